@@ -56,10 +56,10 @@ pub trait WorkStore: Send + Sync + Debug {
     ///
     /// Owed, in one transaction: each item returned was queued and due by the store's clock, and is
     /// now claimed with the request's token, worker and lease; `attempts` and `claim_seq` rose by
-    /// one; `updated_by` is nil; the previous run's progress is cleared. No row is marked that is not returned, and never more than
-    /// `limit`. Items of paused lanes are passed over. With `tenant_cap`, no org holds more than that
-    /// many claims in a lane, checked so that two claims at once cannot both slip under it. Claims
-    /// are durable before they are answered.
+    /// one; `updated_by` is nil; the previous run's progress is cleared. No row is marked that is not
+    /// returned, and never more than `limit`. Items of paused lanes are passed over. With
+    /// `tenant_cap`, no org holds more than that many claims in a lane, checked so that two claims at
+    /// once cannot both slip under it. Claims are durable before they are answered.
     ///
     /// Takes no org: one statement serves all tenants, and returns each item's org beside it.
     ///
