@@ -22,7 +22,9 @@ pub(super) fn length(path: &str, text: &str) -> Vec<Finding> {
 }
 
 pub(super) fn module_docs(path: &str, text: &str) -> Vec<Finding> {
+    // A file of tests says what it is by standing beside its subject.
     let is_module = is_ours(path)
+        && !path.ends_with("/tests.rs")
         && ["src", "tests", "benches", "examples"]
             .iter()
             .any(|folder| within(path, folder));

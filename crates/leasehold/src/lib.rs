@@ -1,0 +1,44 @@
+//! Durable background work that is never lost, never done by two holders at once, and really stops.
+//!
+//! A unit of work is claimed by one holder at a time, under a lease that the holder must keep
+//! renewing. A holder that loses its lease is stopped, and the store refuses whatever it writes.
+//!
+//! - [`Client`] enqueues, looks, cancels, retries.
+//! - [`Work`] names a kind of payload; a [`Handler`] (any `async fn(W, Run)`) runs it.
+//! - [`Worker`] claims from a [`Source`] ([`QueueSource`]) and runs on an [`Executor`]
+//!   ([`InProcess`]).
+//!
+//! Stores are opened by their own crates, such as `leasehold-sqlite`.
+
+mod audit;
+pub mod client;
+mod clock;
+mod config;
+mod executor;
+mod handler;
+mod health;
+mod shutdown;
+mod source;
+mod telemetry;
+mod tenancy;
+mod work;
+pub mod worker;
+
+pub use client::{Client, ClientError, Enqueue, Explanation};
+pub use clock::SystemClock;
+pub use config::{SettingsError, WorkerSettings};
+pub use executor::{Executor, InProcess, Running};
+pub use handler::{Handler, HandlerError, IntoOutcome, Json, Run};
+pub use health::Beat;
+pub use shutdown::Stopper;
+pub use source::{Assignments, QueueSource, Source};
+pub use telemetry::Metrics;
+pub use tenancy::{SingleTenant, StoredTenancy, Tenancy, TenancyError};
+pub use work::Work;
+pub use worker::{Drained, Ending, KindSettings, Worker, WorkerError};
+
+pub use leasehold_core as core;
+pub use leasehold_core::{
+    Failure, FailureCode, ItemId, JsonObject, Kind, Lane, MemoryStore, NewItem, Outcome, Status,
+    StoreError, Stores, WorkItem,
+};

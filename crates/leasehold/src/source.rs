@@ -1,0 +1,141 @@
+//! Sources: where work is claimed, kept and settled.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use leasehold_core::store::work::{ClaimRequest, Claimed, Renewal, Renewed, Settled, Settlement};
+use leasehold_core::{App, Hints, Lane, OpContext, RequestContext, RequestId, StoreError, Stores};
+
+use crate::tenancy::{SingleTenant, Tenancy, TenancyError};
+
+/// Where a worker's items come from and where their endings go.
+///
+/// Every method may be dropped half-way; what then happened is found out by asking again, in the way
+/// the store promises give.
+#[async_trait]
+pub trait Source: Send + Sync + 'static {
+    /// Claims up to the request's limit. Repeating the same token finds what was claimed with it.
+    async fn claim(&self, request: &ClaimRequest) -> Result<Assignments, StoreError>;
+
+    /// Renews holds, answering in their order.
+    async fn renew(&self, batch: &[Renewal]) -> Result<Vec<Renewed>, StoreError>;
+
+    /// Ends holds, answering in their order.
+    async fn settle(&self, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError>;
+
+    /// Begins to listen for hints about the lanes.
+    fn subscribe(&self, lanes: &[Lane]) -> Box<dyn Hints>;
+
+    /// The stores that the worker's own upkeep uses: sweep, audit, liveness.
+    fn stores(&self) -> &Stores;
+
+    /// Where contexts come from.
+    fn tenancy(&self) -> &Arc<dyn Tenancy>;
+}
+
+/// What a claim brought.
+#[derive(Debug, Default)]
+pub struct Assignments {
+    /// To run, each with the authority it runs under.
+    pub items: Vec<(Claimed, OpContext)>,
+    /// Items of gone orgs that were claimed and failed: the claim found less than there was.
+    pub orphaned: u32,
+}
+
+/// The work queue over the stores.
+#[derive(Debug, Clone)]
+pub struct QueueSource {
+    stores: Stores,
+    tenancy: Arc<dyn Tenancy>,
+}
+
+/// After so many claims in a row that brought nothing but orphans, the loop gets its turn.
+const ORPHAN_ROUNDS_MAX: u32 = 100;
+
+impl QueueSource {
+    /// The queue of an installation without tenants.
+    pub fn new(stores: Stores) -> Self {
+        Self {
+            stores,
+            tenancy: Arc::new(SingleTenant),
+        }
+    }
+
+    /// With contexts from elsewhere.
+    pub fn with_tenancy(mut self, tenancy: Arc<dyn Tenancy>) -> Self {
+        self.tenancy = tenancy;
+        self
+    }
+
+    async fn assign(
+        &self,
+        request: &ClaimRequest,
+        claimed: Vec<Claimed>,
+    ) -> Result<Assignments, StoreError> {
+        let app = App::worker(&request.worker);
+        let mut assignments = Assignments::default();
+        assignments.items.reserve(claimed.len());
+        for claimed in claimed {
+            let item = &claimed.item;
+            let run = RequestContext::new(RequestId::mint(), app.clone());
+            let context = self
+                .tenancy
+                .claim_context(&run, claimed.org_id, item.created_by, item.request_id)
+                .await;
+            match context {
+                Ok(context) => assignments.items.push((claimed, context)),
+                Err(TenancyError::Store(error)) => return Err(error),
+                Err(TenancyError::OrgGone(_)) => {
+                    self.stores
+                        .work
+                        .fail_orphaned(item.id, request.token)
+                        .await?;
+                    tracing::warn!(item = %item.id, org = %claimed.org_id, "item orphaned: its org is gone");
+                    assignments.orphaned += 1;
+                }
+            }
+        }
+        Ok(assignments)
+    }
+}
+
+#[async_trait]
+impl Source for QueueSource {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Assignments, StoreError> {
+        let mut orphaned = 0;
+        for _ in 0..ORPHAN_ROUNDS_MAX {
+            let claimed = self.stores.work.claim(request).await?;
+            let found = !claimed.is_empty();
+            let mut assignments = self.assign(request, claimed).await?;
+            orphaned += assignments.orphaned;
+            assignments.orphaned = orphaned;
+            if !found || !assignments.items.is_empty() {
+                return Ok(assignments);
+            }
+        }
+        Ok(Assignments {
+            items: Vec::new(),
+            orphaned,
+        })
+    }
+
+    async fn renew(&self, batch: &[Renewal]) -> Result<Vec<Renewed>, StoreError> {
+        self.stores.work.renew(batch).await
+    }
+
+    async fn settle(&self, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+        self.stores.work.settle(batch).await
+    }
+
+    fn subscribe(&self, lanes: &[Lane]) -> Box<dyn Hints> {
+        self.stores.work.subscribe(lanes)
+    }
+
+    fn stores(&self) -> &Stores {
+        &self.stores
+    }
+
+    fn tenancy(&self) -> &Arc<dyn Tenancy> {
+        &self.tenancy
+    }
+}

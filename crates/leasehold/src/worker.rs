@@ -1,0 +1,401 @@
+//! The worker: claims, keeps, runs, settles, and hands back when asked to go.
+//!
+//! Three kinds of threads take part. The **loop** claims, dispatches and settles on a thread of its
+//! own and stamps the beat that `/healthz` judges. The **keeper** renews leases, publishes liveness
+//! and serves the health port on another. **Handlers** run on the runtime that called
+//! [`Worker::run`]. No handler can starve the other two.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use leasehold_core::store::liveness::WorkerBeat;
+use leasehold_core::{ClaimToken, Clock, Kind, NameError, WorkerId};
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::SystemClock;
+use crate::config::{SettingsError, WorkerSettings};
+use crate::executor::Executor;
+use crate::health::{self, Beat};
+use crate::shutdown::Stopper;
+use crate::source::Source;
+use crate::telemetry::Metrics;
+
+#[cfg(feature = "simulation")]
+pub mod dispatch;
+#[cfg(not(feature = "simulation"))]
+#[expect(unreachable_pub, reason = "open to the simulation, behind its feature")]
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "some questions only the simulation asks")
+)]
+mod dispatch;
+#[cfg(feature = "simulation")]
+pub mod trust;
+#[cfg(not(feature = "simulation"))]
+#[expect(unreachable_pub, reason = "open to the simulation, behind its feature")]
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "some questions only the simulation asks")
+)]
+mod trust;
+
+mod drive;
+mod holdings;
+mod keeper;
+mod liveness;
+mod outages;
+mod settle;
+mod sweep;
+
+pub use dispatch::{Ending, KindSettings};
+
+use dispatch::{Chance, Dispatch, DispatchSettings};
+use drive::{Drive, Load, LoopEnd};
+use holdings::Holdings;
+use keeper::Keeper;
+use liveness::Liveness;
+use outages::Outages;
+use sweep::Sweep;
+
+/// A worker about to run: checked, its port bound, nothing claimed yet.
+#[derive(Debug)]
+pub struct Worker<S, E> {
+    source: Arc<S>,
+    executor: Arc<E>,
+    settings: Arc<WorkerSettings>,
+    id: WorkerId,
+    clock: Arc<dyn Clock>,
+    metrics: Arc<Metrics>,
+    beat: Arc<Beat>,
+    port: Option<std::net::TcpListener>,
+}
+
+/// Why a worker did not start, or did not end well.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkerError {
+    /// A setting breaks its rule. Correct it.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// A name breaks its rule. Correct it.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// The executor knows no kind: there would be nothing to claim.
+    #[error("no handler is registered, so there is nothing to claim; register one with `handle`")]
+    NoKinds,
+    /// The health port could not be bound.
+    #[error("the health port {address} cannot be bound: {error}")]
+    Port {
+        /// Which.
+        address: SocketAddr,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// A thread could not be started, or ended before its time.
+    #[error("a thread of the worker failed: {0}")]
+    Thread(String),
+    /// Too many runs did not end when they had to. Exit, so that the platform replaces the process.
+    #[error("{stuck} runs do not end (stuck_max is {stuck_max}); the process must be replaced")]
+    Stuck {
+        /// How many.
+        stuck: u32,
+        /// How many are put up with.
+        stuck_max: u32,
+    },
+}
+
+/// How a worker ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Drained {
+    /// Items that could not be handed back in time; they expire, and the sweep recovers them.
+    pub abandoned: usize,
+}
+
+impl<S: Source, E: Executor> Worker<S, E> {
+    /// Checks the settings and binds the health port. Claims nothing yet.
+    ///
+    /// # Errors
+    /// [`WorkerError`] names the setting and its rule.
+    pub fn new(source: S, executor: E, settings: WorkerSettings) -> Result<Self, WorkerError> {
+        settings.check()?;
+        if executor.kinds().is_empty() {
+            return Err(WorkerError::NoKinds);
+        }
+        let port = match settings.health {
+            Some(address) => {
+                Some(health::bind(address).map_err(|error| WorkerError::Port { address, error })?)
+            }
+            None => None,
+        };
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        Ok(Self {
+            source: Arc::new(source),
+            executor: Arc::new(executor),
+            id: settings.worker_id()?,
+            metrics: Arc::new(Metrics::new()),
+            beat: Arc::new(Beat::new(clock.clone(), settings.heartbeat_interval)),
+            settings: Arc::new(settings),
+            clock,
+            port,
+        })
+    }
+
+    /// With another clock, for tests.
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.beat = Arc::new(Beat::new(clock.clone(), self.settings.heartbeat_interval));
+        self.clock = clock;
+        self
+    }
+
+    /// The id of this start.
+    pub fn id(&self) -> &WorkerId {
+        &self.id
+    }
+
+    /// What it counts; stays valid after the worker has ended.
+    pub fn metrics(&self) -> Arc<Metrics> {
+        self.metrics.clone()
+    }
+
+    /// The loop's beat; stays valid after the worker has ended.
+    pub fn beat(&self) -> Arc<Beat> {
+        self.beat.clone()
+    }
+
+    /// Where `/healthz` and `/metrics` are served.
+    pub fn health_address(&self) -> Option<SocketAddr> {
+        self.port.as_ref().and_then(|port| port.local_addr().ok())
+    }
+
+    /// Runs until `stopper` asks it to go and everything is handed back, within the drain's limits.
+    ///
+    /// The loop and the keeper get threads of their own; handlers run on the calling runtime.
+    /// Dropping the future asks for a drain, which goes on by itself in those threads.
+    ///
+    /// # Errors
+    /// [`WorkerError::Stuck`] after a drain that too many stuck runs caused; [`WorkerError::Thread`].
+    pub async fn run(self, stopper: Stopper) -> Result<Drained, WorkerError> {
+        let settings = self.settings.clone();
+        let Parts { looping, keeping } = self.parts(Handle::current(), &stopper);
+        let _asks_on_drop = StopOnDrop(stopper);
+        let keeper_stop = CancellationToken::new();
+        let kept = on_thread("leasehold-keeper", keeping.run(keeper_stop.clone()))?;
+        // The keeper ends with the loop, also if this future is dropped and nobody waits any more.
+        let ends_with_the_loop = keeper_stop.drop_guard();
+        let end = on_thread("leasehold-loop", async move {
+            let end = looping.run().await;
+            drop(ends_with_the_loop);
+            end
+        })?;
+        let end = end
+            .await
+            .map_err(|_| WorkerError::Thread("the loop ended early".to_owned()))?;
+        kept.await
+            .map_err(|_| WorkerError::Thread("the keeper ended early".to_owned()))?;
+        verdict(end, &settings)
+    }
+
+    /// As [`Worker::run`], with the loop and the keeper on the calling runtime as well.
+    ///
+    /// For tests with a paused clock: everything moves on one timeline. A handler that blocks starves
+    /// the keeper here, which is why [`Worker::run`] does otherwise.
+    ///
+    /// # Errors
+    /// As [`Worker::run`].
+    pub async fn run_here(self, stopper: Stopper) -> Result<Drained, WorkerError> {
+        let settings = self.settings.clone();
+        let Parts { looping, keeping } = self.parts(Handle::current(), &stopper);
+        let keeper_stop = CancellationToken::new();
+        let kept = tokio::spawn(keeping.run(keeper_stop.clone()));
+        let end = looping.run().await;
+        keeper_stop.cancel();
+        kept.await
+            .map_err(|error| WorkerError::Thread(error.to_string()))?;
+        verdict(end, &settings)
+    }
+
+    fn parts(self, handlers: Handle, stopper: &Stopper) -> Parts<S, E> {
+        let (announce, events) = mpsc::channel(drive::EVENTS_WAITING_MAX);
+        let load = watch::Sender::new(Load::default());
+        let outages = Arc::new(Outages::default());
+        let holdings = Arc::new(Holdings::default());
+        let dispatch_settings = DispatchSettings {
+            worker: self.id.clone(),
+            lanes: self.settings.lanes.clone(),
+            kinds: self.executor.kinds().clone(),
+            capacity: self.settings.capacity,
+            prefetch: self.settings.prefetch,
+            lease: self.settings.lease,
+            poll_interval: self.settings.poll_interval,
+            tenant_cap: self.settings.tenant_cap,
+            stop_grace: self.settings.stop_grace,
+            drain_timeout: self.settings.drain_timeout,
+            drain_kill: self.settings.drain_kill,
+        };
+        let now = self.clock.elapsed();
+        let dispatch = Dispatch::new(dispatch_settings, Box::new(SystemChance), now);
+        let stores = self.source.stores().clone();
+        let kinds: Vec<Kind> = self.executor.kinds().keys().cloned().collect();
+        let keeper = Keeper {
+            source: self.source.clone(),
+            holdings: holdings.clone(),
+            events: announce.clone(),
+            clock: self.clock.clone(),
+            metrics: self.metrics.clone(),
+            outages: outages.clone(),
+            lease: self.settings.lease,
+        };
+        let liveness = Liveness {
+            store: stores.liveness,
+            beat: WorkerBeat {
+                worker: self.id.clone(),
+                lanes: self.settings.lanes.clone(),
+                kinds,
+                capacity: self.settings.capacity,
+                running: 0,
+                draining: false,
+                started_at: self.clock.now(),
+            },
+            interval: self.settings.heartbeat_interval,
+            load: load.subscribe(),
+            metrics: self.metrics.clone(),
+        };
+        let sweep = Sweep {
+            source: self.source.clone(),
+            clock: self.clock.clone(),
+            metrics: self.metrics.clone(),
+            outages: outages.clone(),
+            settings: self.settings.clone(),
+            worker: self.id.clone(),
+        };
+        let drive = Drive {
+            source: self.source,
+            executor: self.executor,
+            dispatch,
+            holdings,
+            handlers,
+            events,
+            announce,
+            stop: stopper.subscribe(),
+            clock: self.clock,
+            metrics: self.metrics.clone(),
+            outages,
+            beat: self.beat.clone(),
+            load,
+            settings: self.settings.clone(),
+            app: Arc::from(self.id.as_str()),
+        };
+        Parts {
+            looping: Looping { drive, sweep },
+            keeping: Keeping {
+                keeper,
+                liveness,
+                port: self.port,
+                beat: self.beat,
+                metrics: self.metrics,
+            },
+        }
+    }
+}
+
+struct Parts<S, E> {
+    looping: Looping<S, E>,
+    keeping: Keeping<S>,
+}
+
+/// What runs on the loop's thread.
+struct Looping<S, E> {
+    drive: Drive<S, E>,
+    sweep: Sweep<S>,
+}
+
+impl<S: Source, E: Executor> Looping<S, E> {
+    async fn run(self) -> LoopEnd {
+        let sweep_stop = CancellationToken::new();
+        let sweeping = tokio::spawn(self.sweep.run(sweep_stop.clone()));
+        let end = self.drive.run().await;
+        sweep_stop.cancel();
+        // A sweep that panicked has ended too; the loop's own end counts.
+        let _ = sweeping.await;
+        end
+    }
+}
+
+/// What runs on the keeper's thread.
+struct Keeping<S> {
+    keeper: Keeper<S>,
+    liveness: Liveness,
+    port: Option<std::net::TcpListener>,
+    beat: Arc<Beat>,
+    metrics: Arc<Metrics>,
+}
+
+impl<S: Source> Keeping<S> {
+    async fn run(self, stop: CancellationToken) {
+        let serving = self
+            .port
+            .map(|port| tokio::spawn(health::serve(port, self.beat, self.metrics)));
+        let living = tokio::spawn(self.liveness.run(stop.clone()));
+        self.keeper.run(stop).await;
+        // Going offline is the last step but for the port, which answers until the end.
+        let _ = living.await;
+        if let Some(serving) = serving {
+            serving.abort();
+        }
+    }
+}
+
+/// Runs a future on a thread and a runtime of its own.
+fn on_thread<T: Send + 'static>(
+    name: &str,
+    future: impl Future<Output = T> + Send + 'static,
+) -> Result<oneshot::Receiver<T>, WorkerError> {
+    let failed = |error: std::io::Error| WorkerError::Thread(format!("{name}: {error}"));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(failed)?;
+    let (tell, end) = oneshot::channel();
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(move || {
+            // Nobody may be waiting any more, which is no reason not to end well.
+            let _ = tell.send(runtime.block_on(future));
+        })
+        .map_err(failed)?;
+    Ok(end)
+}
+
+fn verdict(end: LoopEnd, settings: &WorkerSettings) -> Result<Drained, WorkerError> {
+    match (end.stuck, settings.stuck_max) {
+        (Some(stuck), Some(stuck_max)) => Err(WorkerError::Stuck { stuck, stuck_max }),
+        _ => Ok(Drained {
+            abandoned: end.abandoned,
+        }),
+    }
+}
+
+/// Asks for a drain when its owner goes away before the worker has ended.
+struct StopOnDrop(Stopper);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+/// Randomness from the operating system.
+struct SystemChance;
+
+impl Chance for SystemChance {
+    fn token(&mut self) -> ClaimToken {
+        ClaimToken::mint()
+    }
+
+    fn jitter(&mut self) -> f64 {
+        fastrand::f64()
+    }
+}

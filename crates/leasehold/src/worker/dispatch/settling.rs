@@ -1,0 +1,139 @@
+//! Endings: what becomes of an item when its run is over, and what the store's answer means.
+
+use leasehold_core::rules::{self, Transition};
+use leasehold_core::store::work::{Ended, Settled, Settlement};
+use leasehold_core::{Failure, FailureCode, Hold, Outcome};
+
+use super::stopping::note;
+use super::{
+    Action, Dispatch, Ending, KindSettings, Run, SettleAnswer, State, StopReason, Verdict,
+};
+
+/// What a settle under way asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wrote {
+    Completion,
+    Retry,
+    Burial,
+    Park,
+    Release,
+}
+
+impl Wrote {
+    const fn of(transition: &Transition) -> Self {
+        match transition {
+            Transition::Complete { .. } => Self::Completion,
+            Transition::Retry { .. } => Self::Retry,
+            Transition::Bury { .. } => Self::Burial,
+            Transition::Park { .. } => Self::Park,
+            Transition::Release { .. } => Self::Release,
+        }
+    }
+
+    const fn verdict(self) -> Verdict {
+        match self {
+            Self::Completion => Verdict::Done,
+            Self::Retry => Verdict::Retried,
+            Self::Burial => Verdict::Dead,
+            Self::Park => Verdict::Parked,
+            Self::Release => Verdict::Released,
+        }
+    }
+}
+
+impl Dispatch {
+    pub(super) fn ended(&mut self, hold: Hold, ending: Ending, out: &mut Vec<Action>) {
+        if !self.runs.get(&hold).is_some_and(Run::occupies) {
+            return;
+        }
+        self.clear_timer(hold);
+        self.running_alone = self.running_alone.filter(|alone| *alone != hold);
+        self.occupied -= 1;
+        // A freed slot looks for work by itself, so that its speed does not depend on the poll.
+        self.claim.wake();
+        let jitter = self.chance.jitter();
+        let kind = self.kind_settings(hold);
+        let Some(run) = self.runs.get(&hold) else {
+            return;
+        };
+        if run.state == State::Stuck {
+            self.stuck -= 1;
+        }
+        match conclude(run, kind, ending, jitter) {
+            Some(transition) => self.write(hold, transition, out),
+            None => self.drop_lost(hold, out),
+        }
+    }
+
+    pub(super) fn settled(&mut self, hold: Hold, answer: SettleAnswer, out: &mut Vec<Action>) {
+        let Some(State::Settling(wrote)) = self.runs.get(&hold).map(|run| run.state) else {
+            return;
+        };
+        let verdict = match answer {
+            SettleAnswer::GivenUp => Verdict::GivenUp,
+            SettleAnswer::Answered(Settled::Conflict) => Verdict::Conflict,
+            SettleAnswer::Answered(Settled::Settled(Ended::Cancelled)) => Verdict::Cancelled,
+            SettleAnswer::Answered(Settled::Settled(_) | Settled::AlreadySettled) => {
+                wrote.verdict()
+            }
+        };
+        if self.settings.tenant_cap.is_some() {
+            // Its org may have had its fill, and has room from here on.
+            self.claim.wake();
+        }
+        out.push(Action::Forget(hold));
+        out.push(Action::Note(hold, verdict));
+        if let Some(run) = self.runs.remove(&hold)
+            && verdict == Verdict::Dead
+        {
+            out.push(Action::Bury(run.claimed));
+        }
+    }
+
+    pub(super) fn write(&mut self, hold: Hold, transition: Transition, out: &mut Vec<Action>) {
+        let Some(run) = self.runs.get_mut(&hold) else {
+            return;
+        };
+        run.state = State::Settling(Wrote::of(&transition));
+        out.push(Action::Settle(Settlement { hold, transition }));
+    }
+
+    pub(super) fn drop_lost(&mut self, hold: Hold, out: &mut Vec<Action>) {
+        if self.runs.remove(&hold).is_some() {
+            out.push(Action::Forget(hold));
+            out.push(Action::Note(hold, Verdict::LeaseLost));
+        }
+    }
+}
+
+/// What the run's ending means, given why it was stopped; `None` if nothing may be written.
+fn conclude(run: &Run, kind: KindSettings, ending: Ending, jitter: f64) -> Option<Transition> {
+    let settle = |outcome| rules::settle(&run.claimed.item, outcome, &kind.retry, jitter);
+    let Some(reason) = run.stop else {
+        return Some(match ending {
+            Ending::Outcome(outcome) => settle(outcome),
+            Ending::Killed => rules::hand_back("the run was killed"),
+        });
+    };
+    let counts = |outcome: &Outcome| match reason {
+        StopReason::Drain | StopReason::LeaseDoubted => matches!(
+            outcome,
+            Outcome::Done { .. } | Outcome::Parked { .. } | Outcome::Refused { .. }
+        ),
+        StopReason::TimeLimit | StopReason::Cancel => matches!(outcome, Outcome::Done { .. }),
+        StopReason::LeaseLost => false,
+    };
+    match (reason, ending) {
+        (StopReason::LeaseLost, _) => None,
+        (_, Ending::Outcome(outcome)) if counts(&outcome) => Some(settle(outcome)),
+        (StopReason::TimeLimit, _) => {
+            let limit = kind.time_limit.unwrap_or_default();
+            let message = format!("the run took longer than {limit:?}");
+            let failure = Failure::own(FailureCode::TIMED_OUT, message);
+            Some(settle(Outcome::failed(failure)))
+        }
+        (StopReason::Drain | StopReason::LeaseDoubted | StopReason::Cancel, _) => {
+            Some(rules::hand_back(note(reason)))
+        }
+    }
+}

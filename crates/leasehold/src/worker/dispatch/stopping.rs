@@ -1,0 +1,160 @@
+//! Stopping runs: who is asked to end, who is killed, and when a run counts as stuck.
+
+use std::time::Duration;
+
+use leasehold_core::rules;
+use leasehold_core::{BootTime, Hold};
+
+use super::{Action, Dispatch, State, StopReason};
+
+/// A drain under way.
+pub(super) struct Drain {
+    kill_at: BootTime,
+    over_at: BootTime,
+    has_killed: bool,
+}
+
+impl Drain {
+    fn begun(now: BootTime, cooperative: Duration, after_kill: Duration) -> Self {
+        let kill_at = now + cooperative;
+        Self {
+            kill_at,
+            over_at: kill_at + after_kill,
+            has_killed: false,
+        }
+    }
+
+    /// Asked for again: there is no more time to cooperate.
+    fn hurry(&mut self, now: BootTime, after_kill: Duration) {
+        self.kill_at = self.kill_at.min(now);
+        self.over_at = self.over_at.min(now + after_kill);
+    }
+
+    pub(super) fn is_over(&self, now: BootTime) -> bool {
+        now >= self.over_at
+    }
+
+    pub(super) const fn next_look(&self) -> BootTime {
+        if self.has_killed {
+            self.over_at
+        } else {
+            self.kill_at
+        }
+    }
+}
+
+impl Dispatch {
+    /// Stops the run for the reason, unless it is being stopped for a graver one already.
+    pub(super) fn stop(
+        &mut self,
+        hold: Hold,
+        reason: StopReason,
+        now: BootTime,
+        out: &mut Vec<Action>,
+    ) {
+        let grace = self.settings.stop_grace;
+        let lease = self.settings.lease;
+        let Some(run) = self.runs.get_mut(&hold) else {
+            return;
+        };
+        match run.state {
+            State::Waiting => {
+                self.waiting.retain(|waiting| *waiting != hold);
+                self.waiting_alone.retain(|waiting| *waiting != hold);
+                if reason == StopReason::LeaseLost {
+                    self.drop_lost(hold, out);
+                } else {
+                    self.write(hold, rules::hand_back(note(reason)), out);
+                }
+            }
+            State::Running | State::Stopping if run.stop.is_none_or(|held| held < reason) => {
+                // A graver reason does not prolong a stop; the time limit's own timer is no stop.
+                let kill_by = run.timer.filter(|_| run.state == State::Stopping);
+                run.stop = Some(reason);
+                run.state = State::Stopping;
+                out.push(Action::Cancel(hold, reason));
+                let kill_at = match reason {
+                    StopReason::LeaseLost => return self.kill(hold, now, out),
+                    StopReason::LeaseDoubted => now + lease / 4,
+                    StopReason::Cancel | StopReason::TimeLimit => {
+                        out.push(Action::RenewUntil(hold, now + grace + lease / 2));
+                        now + grace
+                    }
+                    // The drain's own limits say when it is killed.
+                    StopReason::Drain => return self.clear_timer(hold),
+                };
+                self.set_timer(hold, kill_by.map_or(kill_at, |by| by.min(kill_at)));
+            }
+            State::Killed | State::Stuck => run.stop = run.stop.max(Some(reason)),
+            State::Running | State::Stopping | State::Settling(_) => {}
+        }
+    }
+
+    fn kill(&mut self, hold: Hold, now: BootTime, out: &mut Vec<Action>) {
+        let Some(run) = self.runs.get_mut(&hold) else {
+            return;
+        };
+        if matches!(run.state, State::Running | State::Stopping) {
+            run.state = State::Killed;
+            out.push(Action::Kill(hold));
+            self.set_timer(hold, now + self.settings.lease / 4);
+        }
+    }
+
+    pub(super) fn fire_timers(&mut self, now: BootTime, out: &mut Vec<Action>) {
+        while let Some((_, hold)) = self.timers.first().copied().filter(|(at, _)| *at <= now) {
+            self.clear_timer(hold);
+            let Some(run) = self.runs.get_mut(&hold) else {
+                continue;
+            };
+            match run.state {
+                State::Running => self.stop(hold, StopReason::TimeLimit, now, out),
+                State::Stopping => self.kill(hold, now, out),
+                State::Killed => {
+                    run.state = State::Stuck;
+                    self.stuck += 1;
+                    self.running_alone = self.running_alone.filter(|alone| *alone != hold);
+                    out.push(Action::RenewUntil(hold, now));
+                    out.push(Action::Stuck(hold));
+                }
+                State::Waiting | State::Stuck | State::Settling(_) => {}
+            }
+        }
+    }
+
+    pub(super) fn drain(&mut self, now: BootTime, out: &mut Vec<Action>) {
+        let after_kill = self.settings.drain_kill;
+        if let Some(drain) = &mut self.drain {
+            drain.hurry(now, after_kill);
+            return;
+        }
+        self.drain = Some(Drain::begun(now, self.settings.drain_timeout, after_kill));
+        let holds: Vec<Hold> = self.holds().collect();
+        for hold in holds {
+            self.stop(hold, StopReason::Drain, now, out);
+        }
+    }
+
+    pub(super) fn advance_drain(&mut self, now: BootTime, out: &mut Vec<Action>) {
+        let Some(drain) = &mut self.drain else { return };
+        if drain.has_killed || now < drain.kill_at {
+            return;
+        }
+        drain.has_killed = true;
+        let holds: Vec<Hold> = self.holds().collect();
+        for hold in holds {
+            self.kill(hold, now, out);
+        }
+    }
+}
+
+/// What stands on an item that is handed back because its run was stopped.
+pub(super) const fn note(reason: StopReason) -> &'static str {
+    match reason {
+        StopReason::Drain => "worker stopping",
+        StopReason::TimeLimit => "the run took too long",
+        StopReason::Cancel => "cancelled",
+        StopReason::LeaseDoubted => "the lease could not be kept in time",
+        StopReason::LeaseLost => "the lease is gone",
+    }
+}

@@ -1,0 +1,319 @@
+//! The loop's hands: awaits what comes, carries out what [`super::dispatch`] decides, decides nothing.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use leasehold_core::store::work::{ClaimRequest, Claimed, Settlement};
+use leasehold_core::{BootTime, Clock, Hold, ItemId, Kind, OpContext, StoreError};
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, watch};
+
+use super::dispatch::{Action, Dispatch, Event, SettleAnswer, Verdict};
+use super::holdings::Holdings;
+use super::outages::Outages;
+use super::settle::{self, Settler};
+use crate::executor::Executor;
+use crate::handler::Run;
+use crate::health::Beat;
+use crate::source::{Assignments, Source};
+use crate::telemetry::Metrics;
+
+/// So many events are taken in before actions are carried out: keeps a flood from delaying claims.
+const EVENTS_MAX: usize = 1_024;
+
+/// How many endings may wait for the loop; a run that ends meanwhile waits in its own task.
+pub(super) const EVENTS_WAITING_MAX: usize = 4_096;
+
+pub(super) struct Drive<S, E> {
+    pub(super) source: Arc<S>,
+    pub(super) executor: Arc<E>,
+    pub(super) dispatch: Dispatch,
+    pub(super) holdings: Arc<Holdings>,
+    pub(super) handlers: Handle,
+    pub(super) events: mpsc::Receiver<Event>,
+    pub(super) announce: mpsc::Sender<Event>,
+    pub(super) stop: watch::Receiver<u32>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) outages: Arc<Outages>,
+    pub(super) beat: Arc<Beat>,
+    pub(super) load: watch::Sender<Load>,
+    pub(super) settings: Arc<crate::WorkerSettings>,
+    pub(super) app: Arc<str>,
+}
+
+/// What the loop tells of itself: for the heartbeat and the sweep.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Load {
+    pub(super) running: u32,
+    pub(super) draining: bool,
+}
+
+/// How the loop came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LoopEnd {
+    /// Items left to expire.
+    pub(super) abandoned: usize,
+    /// Whether it ended because too many slots were stuck.
+    pub(super) stuck: Option<u32>,
+}
+
+type Claiming = Pin<Box<dyn Future<Output = Result<Assignments, StoreError>> + Send>>;
+type Settling = Pin<Box<dyn Future<Output = Vec<(Hold, SettleAnswer)>> + Send>>;
+
+struct Assigned {
+    kind: Kind,
+    context: Option<OpContext>,
+}
+
+/// What is under way, beside the state machine.
+#[derive(Default)]
+struct UnderWay {
+    claiming: Option<Claiming>,
+    settling: Option<Settling>,
+    to_settle: Vec<Settlement>,
+    assigned: HashMap<ItemId, Assigned>,
+    stopped_for_stuck: Option<u32>,
+}
+
+impl<S: Source, E: Executor> Drive<S, E> {
+    /// Runs until a drain has come to its end.
+    pub(super) async fn run(mut self) -> LoopEnd {
+        let mut way = UnderWay::default();
+        let mut actions = Vec::new();
+        let mut heard = Vec::with_capacity(EVENTS_MAX);
+        let mut hints = self.source.subscribe(&self.settings.lanes);
+        let beat_every = self.settings.heartbeat_interval;
+        let settler = Arc::new(Settler {
+            source: self.source.clone(),
+            holdings: self.holdings.clone(),
+            metrics: self.metrics.clone(),
+            clock: self.clock.clone(),
+        });
+        loop {
+            let now = self.clock.elapsed();
+            self.beat.stamp(now);
+            for event in heard.drain(..) {
+                self.dispatch.handle(now, event, &mut actions);
+            }
+            self.dispatch.advance(now, &mut actions);
+            self.carry_out(now, &mut actions, &mut way);
+            if way.settling.is_none() && !way.to_settle.is_empty() {
+                let at = way.to_settle.len().min(settle::BATCH_MAX);
+                let rest = way.to_settle.split_off(at);
+                let batch = std::mem::replace(&mut way.to_settle, rest);
+                way.settling = Some(Box::pin(settler.clone().write(batch)));
+            }
+            self.tell();
+            if self.dispatch.is_finished(now) {
+                let abandoned = self.dispatch.held();
+                return LoopEnd {
+                    abandoned,
+                    stuck: way.stopped_for_stuck,
+                };
+            }
+            let pause = self.dispatch.next_look().since(now).min(beat_every);
+            let claims = !self.dispatch.is_draining();
+            tokio::select! {
+                biased;
+                answers = answer(&mut way.settling) => {
+                    way.settling = None;
+                    heard.extend(answers.into_iter().map(|(hold, answer)| Event::Settled(hold, answer)));
+                }
+                answer = answer(&mut way.claiming) => {
+                    way.claiming = None;
+                    heard.extend(self.claimed(answer, &mut way.assigned));
+                }
+                _ = self.events.recv_many(&mut heard, EVENTS_MAX) => {}
+                Ok(()) = self.stop.changed() => {
+                    self.stop.mark_unchanged();
+                    heard.push(Event::Drain);
+                }
+                () = hints.next(), if claims => heard.push(Event::Hint),
+                () = tokio::time::sleep(pause) => heard.push(Event::Tick),
+            }
+        }
+    }
+
+    fn claimed(
+        &self,
+        answer: Result<Assignments, StoreError>,
+        assigned: &mut HashMap<ItemId, Assigned>,
+    ) -> impl Iterator<Item = Event> + use<S, E> {
+        let (event, more) = match answer {
+            Ok(Assignments { items, orphaned }) => {
+                self.metrics.claimed(items.len());
+                let mut claimed = Vec::with_capacity(items.len());
+                for (item, context) in items {
+                    let kind = item.item.kind.clone();
+                    assigned.insert(
+                        item.item.id,
+                        Assigned {
+                            kind,
+                            context: Some(context),
+                        },
+                    );
+                    claimed.push(item);
+                }
+                (Event::Claimed(Ok(claimed)), orphaned > 0)
+            }
+            Err(error) => {
+                self.metrics.store_error("claim");
+                if error.is_passing() {
+                    self.outages.note(self.clock.elapsed());
+                    tracing::warn!(%error, "a claim failed; asking again");
+                } else {
+                    tracing::error!(%error, "a claim failed");
+                }
+                (Event::Claimed(Err(error)), false)
+            }
+        };
+        // Orphans were claimed and failed on the way: there may be more behind them.
+        [Some(event), more.then_some(Event::Hint)]
+            .into_iter()
+            .flatten()
+    }
+
+    fn carry_out(&mut self, now: BootTime, actions: &mut Vec<Action>, way: &mut UnderWay) {
+        let mut forgotten = Vec::new();
+        let settled_from = way.to_settle.len();
+        for action in actions.drain(..) {
+            match action {
+                Action::Claim(request) => way.claiming = Some(self.claim(request)),
+                Action::Hold { holds, sent } => {
+                    self.holdings.take_up(&holds, self.settings.lease, sent);
+                }
+                Action::Start(claimed) => self.start(now, claimed, &mut way.assigned),
+                Action::Cancel(hold, reason) => {
+                    tracing::info!(item = %hold.item_id, reason = reason.name(), "stopping a run");
+                    self.holdings.cancel(&hold);
+                }
+                Action::Kill(hold) => self.holdings.kill(&hold),
+                Action::Settle(settlement) => way.to_settle.push(settlement),
+                Action::Forget(hold) => forgotten.push(hold),
+                Action::RenewUntil(hold, instant) => self.holdings.renew_until(&hold, instant),
+                Action::Stuck(hold) => self.stuck(&hold, way),
+                Action::Bury(claimed) => self.bury(&claimed),
+                Action::Note(hold, verdict) => self.note(&hold, verdict, &mut way.assigned),
+            }
+        }
+        self.holdings.settling(
+            way.to_settle[settled_from..]
+                .iter()
+                .map(|settlement| settlement.hold),
+        );
+        self.holdings.forget(&forgotten);
+    }
+
+    fn claim(&self, request: ClaimRequest) -> Claiming {
+        let source = self.source.clone();
+        // A claim that hangs is asked again with the same token, well within its trust window.
+        let patience = self.settings.lease / 4;
+        Box::pin(async move {
+            match tokio::time::timeout(patience, source.claim(&request)).await {
+                Ok(answer) => answer,
+                Err(_) => Err(StoreError::Unavailable(format!(
+                    "no answer within {patience:?}"
+                ))),
+            }
+        })
+    }
+
+    fn start(&self, now: BootTime, claimed: Claimed, assigned: &mut HashMap<ItemId, Assigned>) {
+        let item = claimed.item;
+        let context = assigned
+            .get_mut(&item.id)
+            .and_then(|assigned| assigned.context.take());
+        let (Some(token), Some(context)) = (item.claim_token, context) else {
+            // Only a source that breaks its promise hands out an item without either.
+            tracing::error!(item = %item.id, "claimed without a token or a context; left to expire");
+            return;
+        };
+        let hold = Hold {
+            org_id: claimed.org_id,
+            item_id: item.id,
+            token,
+        };
+        let control = self.holdings.start(hold, now);
+        let kind = item.kind.clone();
+        let holdings = self.holdings.clone();
+        let report = move |progress| holdings.report(&hold, progress);
+        let run = Run::new(context, item, control.cancel, report);
+        let running = self.executor.run(run, control.kill);
+        let (announce, holdings, metrics, clock) = (
+            self.announce.clone(),
+            self.holdings.clone(),
+            self.metrics.clone(),
+            self.clock.clone(),
+        );
+        self.handlers.spawn(async move {
+            let ending = running.await;
+            metrics.ran(&kind, clock.elapsed().since(now));
+            holdings.ended(&hold);
+            // The loop outlives every run it waits for; one it gave up on has nobody to tell.
+            let _ = announce.send(Event::Ended(hold, ending)).await;
+        });
+    }
+
+    fn stuck(&self, hold: &Hold, way: &mut UnderWay) {
+        let stuck = self.dispatch.stuck();
+        tracing::error!(item = %hold.item_id, stuck, "a run does not end; its slot is lost");
+        let over = self.settings.stuck_max.is_some_and(|most| stuck > most);
+        if over && !self.dispatch.is_draining() && way.stopped_for_stuck.is_none() {
+            way.stopped_for_stuck = Some(stuck);
+            // The channel has room for the loop's own word, or the loop is about to be told anyway.
+            let _ = self.announce.try_send(Event::Drain);
+        }
+    }
+
+    fn bury(&self, claimed: &Claimed) {
+        let stores = self.source.stores().clone();
+        let app = self.app.clone();
+        self.metrics.dead_letter(&claimed.item.kind);
+        let (org, item) = (claimed.org_id, claimed.item.id);
+        tokio::spawn(async move {
+            super::sweep::audit_dead_letter(&stores, org, item, &app).await;
+        });
+    }
+
+    fn note(&self, hold: &Hold, verdict: Verdict, assigned: &mut HashMap<ItemId, Assigned>) {
+        let kind = assigned.remove(&hold.item_id).map(|assigned| assigned.kind);
+        if let Some(kind) = &kind {
+            self.metrics.finished(kind, verdict.name());
+        }
+        match verdict {
+            Verdict::Conflict => {
+                self.metrics.refused("settle");
+                tracing::warn!(item = %hold.item_id, "a stale write was refused: the lease was lost");
+            }
+            Verdict::GivenUp => {
+                tracing::error!(item = %hold.item_id, "could not be settled in time; left to expire");
+            }
+            Verdict::LeaseLost => {
+                tracing::warn!(item = %hold.item_id, "the lease was lost; nothing was written");
+            }
+            _ => tracing::debug!(item = %hold.item_id, outcome = verdict.name(), "item settled"),
+        }
+    }
+
+    fn tell(&self) {
+        let running = self.dispatch.occupied();
+        self.metrics
+            .slots(self.settings.capacity, running, self.dispatch.stuck());
+        let load = Load {
+            running,
+            draining: self.dispatch.is_draining(),
+        };
+        self.load
+            .send_if_modified(|told| std::mem::replace(told, load) != load);
+    }
+}
+
+async fn answer<T>(under_way: &mut Option<Pin<Box<dyn Future<Output = T> + Send>>>) -> T {
+    match under_way {
+        Some(future) => future.await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,190 @@
+//! What the loop and the keeper share: the leases held, and how to stop each run.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use leasehold_core::store::work::{Renewal, Renewed, Settlement};
+use leasehold_core::{BootTime, Hold, ItemId, Progress};
+use tokio_util::sync::CancellationToken;
+
+use super::trust::{Leases, Loss};
+
+/// Leases and run controls under one lock, held for moments only and never across an await.
+///
+/// The keeper stops a run itself when its lease is lost: it does not depend on the loop for that.
+#[derive(Debug, Default)]
+pub(super) struct Holdings {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    leases: Leases,
+    controls: HashMap<ItemId, Control>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Control {
+    hold: Hold,
+    pub(super) cancel: CancellationToken,
+    pub(super) kill: CancellationToken,
+}
+
+impl Holdings {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn take_up(&self, holds: &[Hold], lease: Duration, sent: BootTime) {
+        let mut inner = self.lock();
+        for hold in holds {
+            inner.leases.insert(*hold, lease, sent);
+        }
+    }
+
+    pub(super) fn forget(&self, holds: &[Hold]) {
+        let mut inner = self.lock();
+        for hold in holds {
+            inner.leases.remove(hold);
+            inner.drop_control(hold);
+        }
+    }
+
+    /// The tokens that stop a run about to start. A run whose lease is gone by now starts cancelled.
+    pub(super) fn start(&self, hold: Hold, now: BootTime) -> Control {
+        let control = Control {
+            hold,
+            cancel: CancellationToken::new(),
+            kill: CancellationToken::new(),
+        };
+        let mut inner = self.lock();
+        if !inner.leases.is_trusted(&hold, now) {
+            control.cancel.cancel();
+            control.kill.cancel();
+        }
+        inner.controls.insert(hold.item_id, control.clone());
+        control
+    }
+
+    pub(super) fn ended(&self, hold: &Hold) {
+        self.lock().drop_control(hold);
+    }
+
+    pub(super) fn cancel(&self, hold: &Hold) {
+        if let Some(control) = self.control(hold) {
+            control.cancel.cancel();
+        }
+    }
+
+    pub(super) fn kill(&self, hold: &Hold) {
+        if let Some(control) = self.control(hold) {
+            control.cancel.cancel();
+            control.kill.cancel();
+        }
+    }
+
+    pub(super) fn settling(&self, holds: impl IntoIterator<Item = Hold>) {
+        let mut inner = self.lock();
+        for hold in holds {
+            inner.leases.settling(&hold);
+        }
+    }
+
+    pub(super) fn renew_until(&self, hold: &Hold, instant: BootTime) {
+        self.lock().leases.renew_until(hold, instant);
+    }
+
+    pub(super) fn report(&self, hold: &Hold, progress: Progress) {
+        self.lock().leases.report(hold, progress);
+    }
+
+    pub(super) fn over_at(&self, hold: &Hold) -> Option<BootTime> {
+        self.lock().leases.over_at(hold)
+    }
+
+    /// How long a settle may take before it is asked again: the first of these leases to be over
+    /// bounds it, but a little is always worth a try.
+    pub(super) fn settle_patience(&self, batch: &[Settlement], now: BootTime) -> Duration {
+        let inner = self.lock();
+        let first = batch
+            .iter()
+            .filter_map(|settlement| inner.leases.over_at(&settlement.hold))
+            .min();
+        first.map_or(SETTLE_PATIENCE_MIN, |over| {
+            over.since(now).max(SETTLE_PATIENCE_MIN)
+        })
+    }
+
+    pub(super) fn due(&self, now: BootTime) -> (Vec<Renewal>, Duration) {
+        let mut inner = self.lock();
+        let batch = inner.leases.due(now);
+        let patience = inner.leases.patience(&batch, now);
+        (batch, patience)
+    }
+
+    pub(super) fn answered(
+        &self,
+        sent: BootTime,
+        answers: impl IntoIterator<Item = (Hold, Renewed)>,
+    ) -> Vec<(Hold, Loss)> {
+        let mut inner = self.lock();
+        let losses = inner.leases.answered(sent, answers);
+        inner.stop(&losses);
+        losses
+    }
+
+    pub(super) fn unanswered(&self, batch: Vec<Renewal>) {
+        self.lock().leases.unanswered(batch);
+    }
+
+    pub(super) fn doubted(&self, now: BootTime) -> Vec<(Hold, Loss)> {
+        let mut inner = self.lock();
+        let losses = inner.leases.doubted(now);
+        inner.stop(&losses);
+        losses
+    }
+
+    pub(super) fn next_look(&self) -> Option<BootTime> {
+        self.lock().leases.next_look()
+    }
+
+    fn control(&self, hold: &Hold) -> Option<Control> {
+        self.lock()
+            .controls
+            .get(&hold.item_id)
+            .filter(|control| control.hold == *hold)
+            .cloned()
+    }
+}
+
+/// A settle near the end of its lease is still sent: only the store knows whether it is over.
+const SETTLE_PATIENCE_MIN: Duration = Duration::from_millis(500);
+
+impl Inner {
+    fn drop_control(&mut self, hold: &Hold) {
+        if self
+            .controls
+            .get(&hold.item_id)
+            .is_some_and(|control| control.hold == *hold)
+        {
+            self.controls.remove(&hold.item_id);
+        }
+    }
+
+    fn stop(&self, losses: &[(Hold, Loss)]) {
+        for (hold, loss) in losses {
+            let Some(control) = self
+                .controls
+                .get(&hold.item_id)
+                .filter(|control| control.hold == *hold)
+            else {
+                continue;
+            };
+            control.cancel.cancel();
+            if *loss == Loss::Refused {
+                control.kill.cancel();
+            }
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! The sweep: what every worker does on its own timer to mend what crashes left.
+//!
+//! There is no leader and no lock. Each step is idempotent, bounded, and serialised by the store; one
+//! that fails is logged, and the next runs. Recovery comes before purging, the gauges last and always.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::store::work::{Requeued, StaleRequest};
+use leasehold_core::{
+    App, BootTime, Clock, ItemId, OrgId, RequestContext, RequestId, StoreError, Stores, WorkerId,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::outages::Outages;
+use crate::WorkerSettings;
+use crate::source::Source;
+use crate::telemetry::Metrics;
+use crate::tenancy::TenancyError;
+
+/// How many orgs one probe names.
+const ORGS_MAX: u32 = 100;
+/// No statement of the sweep is waited for longer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The first pass comes soon after the start, and not at the same moment in every worker.
+const FIRST_PASS_WITHIN: Duration = Duration::from_secs(2);
+
+pub(super) struct Sweep<S> {
+    pub(super) source: Arc<S>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) outages: Arc<Outages>,
+    pub(super) settings: Arc<WorkerSettings>,
+    pub(super) worker: WorkerId,
+}
+
+/// What one pass did, for its log line.
+#[derive(Debug, Default)]
+struct Pass {
+    orgs: u32,
+    requeued: u64,
+    dead: u64,
+    cancelled: u64,
+    orphaned: u64,
+    audited: u64,
+    purged: u64,
+    errors: u32,
+    unfinished: bool,
+}
+
+impl<S: Source> Sweep<S> {
+    /// Sweeps until told to stop; a pass under way is dropped between or within its statements.
+    pub(super) async fn run(self, stop: CancellationToken) {
+        let interval = self.settings.sweep_interval;
+        let mut pause = FIRST_PASS_WITHIN.min(interval).mul_f64(fastrand::f64());
+        // The ring: a pass that ran out of budget goes on where it stopped.
+        let mut resume_after = None;
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(pause) => {}
+            }
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                () = self.pass(&mut resume_after) => {}
+            }
+            pause = interval.mul_f64(0.9 + 0.2 * fastrand::f64());
+        }
+    }
+
+    async fn pass(&self, resume_after: &mut Option<OrgId>) {
+        let began = self.clock.elapsed();
+        let deadline = began + self.settings.sweep_budget;
+        let mut pass = Pass::default();
+        if self.outages.is_calm(began) {
+            self.recover(deadline, resume_after, &mut pass).await;
+        } else {
+            pass.unfinished = true;
+        }
+        self.purge(deadline, &mut pass).await;
+        let gauges = bounded(self.stores().work.gauges()).await;
+        if let Some(gauges) = self.keep(gauges, "gauges", &mut pass) {
+            self.metrics.gauges(&gauges);
+        }
+        let length = self.clock.elapsed().since(began);
+        self.metrics.swept(length, pass.requeued, pass.purged);
+        tracing::info!(
+            milliseconds = length.as_millis(),
+            orgs = pass.orgs,
+            requeued = pass.requeued,
+            dead = pass.dead,
+            cancelled = pass.cancelled,
+            orphaned = pass.orphaned,
+            audited = pass.audited,
+            purged = pass.purged,
+            errors = pass.errors,
+            unfinished = pass.unfinished,
+            "swept"
+        );
+    }
+
+    async fn recover(&self, deadline: BootTime, resume_after: &mut Option<OrgId>, pass: &mut Pass) {
+        let mut from_the_start = resume_after.is_none();
+        loop {
+            let due = bounded(self.stores().work.maintenance_due(*resume_after, ORGS_MAX)).await;
+            let Some(orgs) = self.keep(due, "maintenance_due", pass) else {
+                return;
+            };
+            let last_page = orgs.len() < ORGS_MAX as usize;
+            for org in orgs {
+                self.recover_org(org, deadline, pass).await;
+                pass.orgs += 1;
+                *resume_after = Some(org);
+                if self.clock.elapsed() >= deadline {
+                    pass.unfinished = true;
+                    return;
+                }
+            }
+            if last_page {
+                *resume_after = None;
+                // A pass that began in the middle of the ring goes round it once.
+                if from_the_start {
+                    return;
+                }
+                from_the_start = true;
+            }
+        }
+    }
+
+    async fn recover_org(&self, org: OrgId, deadline: BootTime, pass: &mut Pass) {
+        let request = RequestContext::new(RequestId::mint(), App::worker(&self.worker));
+        match bounded(async { Ok(self.source.tenancy().service_context(&request, org).await) })
+            .await
+        {
+            Ok(Ok(_)) => {
+                self.requeue(org, deadline, pass).await;
+                self.audit_owed(org, pass).await;
+            }
+            Ok(Err(TenancyError::OrgGone(_))) => {
+                let orphaned = self
+                    .stores()
+                    .work
+                    .orphan_stale(org, self.settings.sweep_batch);
+                if let Some(count) = self.keep(bounded(orphaned).await, "orphan_stale", pass) {
+                    pass.orphaned += u64::from(count);
+                }
+            }
+            Ok(Err(TenancyError::Store(error))) | Err(error) => {
+                self.keep::<()>(Err(error), "service_context", pass);
+            }
+        }
+    }
+
+    async fn requeue(&self, org: OrgId, deadline: BootTime, pass: &mut Pass) {
+        let limit = self.settings.sweep_batch;
+        let request = StaleRequest {
+            limit,
+            spread: self.settings.requeue_spread,
+        };
+        loop {
+            let answer = bounded(self.stores().work.requeue_stale(org, &request)).await;
+            let Some(moved) = self.keep(answer, "requeue_stale", pass) else {
+                return;
+            };
+            self.count(org, &moved, pass).await;
+            if moved.total() < limit || self.clock.elapsed() >= deadline {
+                return;
+            }
+        }
+    }
+
+    async fn count(&self, org: OrgId, moved: &Requeued, pass: &mut Pass) {
+        pass.requeued += u64::from(moved.recovered);
+        pass.cancelled += u64::from(moved.cancelled);
+        for item in &moved.dead {
+            pass.dead += 1;
+            self.metrics.dead_letter(&item.kind);
+            tracing::error!(item = %item.id, kind = %item.kind, attempts = item.attempts, "dead letter: its worker was lost on the last attempt");
+            let written = crate::audit::dead_letter(self.stores(), org, item, self.worker.as_str());
+            self.keep(bounded(written).await, "audit", pass);
+        }
+    }
+
+    /// Writes the audit entries that a crash between settle and audit left owed.
+    async fn audit_owed(&self, org: OrgId, pass: &mut Pass) {
+        let owed = bounded(self.stores().work.unaudited(org, self.settings.sweep_batch)).await;
+        let Some(owed) = self.keep(owed, "unaudited", pass) else {
+            return;
+        };
+        for item in owed {
+            let written =
+                crate::audit::dead_letter(self.stores(), org, &item, self.worker.as_str());
+            if self.keep(bounded(written).await, "audit", pass).is_some() {
+                pass.audited += 1;
+            }
+        }
+    }
+
+    async fn purge(&self, deadline: BootTime, pass: &mut Pass) {
+        let (retention, limit) = (self.settings.item_retention, self.settings.sweep_batch);
+        loop {
+            let answer = bounded(self.stores().work.purge(retention, limit)).await;
+            let Some(purged) = self.keep(answer, "purge", pass) else {
+                return;
+            };
+            pass.purged += u64::from(purged);
+            if purged < limit || self.clock.elapsed() >= deadline {
+                return;
+            }
+        }
+    }
+
+    fn stores(&self) -> &Stores {
+        self.source.stores()
+    }
+
+    fn keep<T>(
+        &self,
+        answer: Result<T, StoreError>,
+        step: &'static str,
+        pass: &mut Pass,
+    ) -> Option<T> {
+        match answer {
+            Ok(value) => Some(value),
+            Err(error) => {
+                pass.errors += 1;
+                self.metrics.store_error(step);
+                if matches!(error, StoreError::Unavailable(_)) {
+                    self.outages.note(self.clock.elapsed());
+                }
+                tracing::warn!(%error, step, "a step of the sweep failed");
+                None
+            }
+        }
+    }
+}
+
+/// Audits a dead letter right after its settle, from the row as it is stored. What fails here is owed,
+/// and the next sweep of any worker writes it.
+pub(super) async fn audit_dead_letter(stores: &Stores, org: OrgId, item: ItemId, app: &str) {
+    let written = bounded(async {
+        match stores.work.get(org, item).await? {
+            Some(row) if row.is_dead_letter() && row.audited_at.is_none() => {
+                tracing::error!(%item, kind = %row.kind, attempts = row.attempts, error = row.last_error.as_ref().map(tracing::field::display), "dead letter");
+                crate::audit::dead_letter(stores, org, &row, app).await
+            }
+            _ => Ok(()),
+        }
+    });
+    if let Err(error) = written.await {
+        tracing::warn!(%item, %error, "a dead letter's audit entry is owed; the sweep will write it");
+    }
+}
+
+async fn bounded<T>(call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    match tokio::time::timeout(PATIENCE, call).await {
+        Ok(answer) => answer,
+        Err(_) => Err(StoreError::Unavailable(format!(
+            "no answer within {PATIENCE:?}"
+        ))),
+    }
+}
