@@ -119,20 +119,8 @@ impl Dispatch {
             return;
         }
         self.claim.woken |= now >= self.claim.poll_at;
-        let asked = match self.claim.asked {
-            Some(asked) => asked,
-            None => {
-                let limit = self.free();
-                let wants = self.claim.woken || self.claim.more;
-                if self.drain.is_some() || !wants || limit == 0 {
-                    return;
-                }
-                Asked {
-                    token: self.chance.token(),
-                    first_sent: now,
-                    limit,
-                }
-            }
+        let Some(asked) = self.claim.asked.or_else(|| self.fresh_claim(now)) else {
+            return;
         };
         // Cleared before the claim: a wake that comes while it is under way must not be lost.
         self.claim.woken = false;
@@ -148,6 +136,16 @@ impl Dispatch {
             limit: asked.limit,
             tenant_cap: self.settings.tenant_cap,
         }));
+    }
+
+    fn fresh_claim(&mut self, now: BootTime) -> Option<Asked> {
+        let limit = self.free();
+        let wants = self.claim.woken || self.claim.more;
+        (self.drain.is_none() && wants && limit > 0).then(|| Asked {
+            token: self.chance.token(),
+            first_sent: now,
+            limit,
+        })
     }
 
     pub(super) fn claimed(

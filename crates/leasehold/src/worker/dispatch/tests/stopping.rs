@@ -1,0 +1,179 @@
+//! Who is asked to end and why, who is killed, and who is stuck.
+
+use super::*;
+
+fn loss(loss: Loss) -> Event {
+    Event::Loss(hold(1, 1), loss)
+}
+
+/// What follows from a stop of item 1 at 100 that the run does not heed.
+#[track_caller]
+fn unheeded(mut bench: Bench, event: Event, told: &[&str], then: &[&str]) {
+    assert_eq!(bench.tell(100, event), told);
+    assert_eq!(bench.play(15_000), then);
+}
+
+/// A loop that runs item 1 and whose later claims find nothing, so that only the run matters.
+fn quiet(kind: &str) -> Bench {
+    let mut bench = Bench::running(kind);
+    bench.0.settings.poll_interval = Duration::from_hours(1);
+    bench.tell(20, Event::Hint);
+    bench.tell(30, Event::Claimed(Ok(Vec::new())));
+    bench
+}
+
+#[test]
+fn a_refused_lease_kills_at_once() {
+    unheeded(
+        quiet("PLAIN"),
+        loss(Loss::Refused),
+        &["cancel 1#1: lease_lost", "kill 1#1"],
+        &["2100: renew 1#1 until 2100", "2100: stuck 1#1"],
+    );
+}
+
+#[test]
+fn a_doubted_lease_cancels_and_kills_a_quarter_later() {
+    unheeded(
+        quiet("PLAIN"),
+        loss(Loss::Doubted),
+        &["cancel 1#1: lease_doubted"],
+        &[
+            "2100: kill 1#1",
+            "4100: renew 1#1 until 4100",
+            "4100: stuck 1#1",
+        ],
+    );
+}
+
+#[test]
+fn a_cancelled_item_gets_its_grace() {
+    unheeded(
+        quiet("PLAIN"),
+        loss(Loss::CancelRequested),
+        &["cancel 1#1: cancel", "renew 1#1 until 4600"],
+        &[
+            "600: kill 1#1",
+            "2600: renew 1#1 until 2600",
+            "2600: stuck 1#1",
+        ],
+    );
+}
+
+#[test]
+fn a_time_limit_cancels_then_kills_then_gives_the_slot_up() {
+    let mut bench = quiet("LIMITED");
+    let expected = [
+        "1210: cancel 1#1: time_limit",
+        "1210: renew 1#1 until 5710",
+        "1710: kill 1#1",
+        "3710: renew 1#1 until 3710",
+        "3710: stuck 1#1",
+    ];
+    assert_eq!(bench.play(60_000), expected);
+    assert_eq!((bench.0.occupied(), bench.0.stuck()), (1, 1));
+    // It ends after all: the slot is free again, and the store decides about the result.
+    let actions = bench.tell(70_000, ended(1, 1, done()));
+    assert_eq!(actions, ["settle 1#1 done", "claim #3 up to 2"]);
+    assert_eq!((bench.0.occupied(), bench.0.stuck()), (0, 0));
+}
+
+#[test]
+fn a_run_without_a_limit_is_left_alone() {
+    assert_eq!(quiet("PLAIN").play(60_000), [""; 0]);
+}
+
+#[test]
+fn a_graver_reason_takes_over_and_never_prolongs_the_stop() {
+    let mut bench = quiet("PLAIN");
+    bench.tell(100, loss(Loss::CancelRequested));
+    // Alone it would have had until 2300.
+    let actions = bench.tell(300, loss(Loss::Doubted));
+    assert_eq!(actions, ["cancel 1#1: lease_doubted"]);
+    assert_eq!(bench.play(700), ["600: kill 1#1"]);
+}
+
+#[test]
+fn a_lesser_reason_changes_nothing() {
+    let mut bench = quiet("PLAIN");
+    bench.tell(100, loss(Loss::Doubted));
+    assert_eq!(bench.tell(200, loss(Loss::CancelRequested)), [""; 0]);
+    assert_eq!(bench.tell(200, loss(Loss::Doubted)), [""; 0]);
+    assert_eq!(bench.play(2_100), ["2100: kill 1#1"]);
+}
+
+#[test]
+fn the_time_limit_itself_does_not_shorten_another_stop() {
+    let mut bench = quiet("LIMITED");
+    bench.tell(1_200, loss(Loss::Doubted));
+    assert_eq!(bench.play(4_000), ["3200: kill 1#1"]);
+}
+
+#[test]
+fn a_graver_reason_counts_even_after_the_kill() {
+    let mut bench = quiet("PLAIN");
+    bench.tell(100, loss(Loss::Doubted));
+    bench.play(2_100);
+    assert_eq!(bench.tell(2_200, loss(Loss::Refused)), [""; 0]);
+    let actions = bench.tell(2_300, ended(1, 1, done()));
+    assert_eq!(actions[..2], ["forget 1#1", "note 1#1 lease_lost"]);
+}
+
+#[test]
+fn an_item_that_waits_for_its_slot_is_handed_back_or_dropped() {
+    let cases = [
+        (
+            loss(Loss::Doubted),
+            vec!["settle 1#1 release after 0: the lease could not be kept in time"],
+        ),
+        (
+            loss(Loss::CancelRequested),
+            vec!["settle 1#1 release after 0: cancelled"],
+        ),
+        (
+            loss(Loss::Refused),
+            vec!["forget 1#1", "note 1#1 lease_lost"],
+        ),
+        (
+            Event::Drain,
+            vec!["settle 1#1 release after 0: worker stopping"],
+        ),
+    ];
+    for (event, expected) in cases {
+        let mut bench = Bench::new();
+        bench.tell(10, Event::Claimed(Ok(vec![poison(1), claimed(2, "PLAIN")])));
+        let lines = bench.tell(20, event);
+        let mine: Vec<&str> = lines
+            .iter()
+            .map(String::as_str)
+            .filter(|line| line.contains("1#1"))
+            .collect();
+        assert_eq!(mine, expected);
+        // It is not started later on.
+        let lines = bench.tell(30, ended(2, 1, done()));
+        assert!(
+            !lines.iter().any(|line| line.contains("start")),
+            "{lines:?}"
+        );
+    }
+}
+
+#[test]
+fn a_loss_of_an_item_that_is_being_settled_is_left_to_the_answer() {
+    for told in [Loss::Refused, Loss::Doubted, Loss::CancelRequested] {
+        let mut bench = quiet("PLAIN");
+        bench.tell(100, ended(1, 1, done()));
+        bench.tell(110, Event::Claimed(Ok(Vec::new())));
+        assert_eq!(bench.tell(200, loss(told)), [""; 0]);
+        assert_eq!(bench.0.held(), 1);
+    }
+}
+
+#[test]
+fn a_stale_hold_stops_nobody() {
+    let mut bench = quiet("PLAIN");
+    let stale = Event::Loss(hold(1, 99), Loss::Refused);
+    assert_eq!(bench.tell(100, stale), [""; 0]);
+    assert_eq!(bench.tell(100, ended(1, 99, done())), [""; 0]);
+    assert_eq!(bench.0.occupied(), 1);
+}
