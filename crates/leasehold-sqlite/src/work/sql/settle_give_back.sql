@@ -1,0 +1,11 @@
+UPDATE work_items INDEXED BY work_items_id
+SET status = iif(cancel_requested_at IS NULL, 'queued', 'failed'),
+    failure_code = iif(cancel_requested_at IS NULL, NULL, 'cancelled'),
+    available_at = iif(cancel_requested_at IS NULL, ?5, available_at),
+    attempts = max(attempts - 1, 0),
+    last_error = ?6,
+    claimed_by = NULL, claim_token = NULL, lease_expires_at = NULL,
+    settled_token = ?3, updated_at = ?4, updated_by = zeroblob(16)
+WHERE id = ?1 AND org_id = ?2 AND status = 'claimed' AND claim_token = ?3
+    AND lease_expires_at > ?7
+RETURNING status

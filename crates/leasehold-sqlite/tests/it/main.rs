@@ -1,0 +1,11 @@
+//! The store on a real file: the contract, and what is of this backend alone.
+
+#[cfg(test)]
+mod harness;
+
+mod contract {
+    //! Every promise of the stores.
+    use crate::harness::OneFile;
+
+    leasehold_testkit::store_contract!(OneFile);
+}
