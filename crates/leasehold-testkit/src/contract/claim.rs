@@ -8,8 +8,8 @@ use leasehold_core::{Due, Lane, NewItem, Progress, Status, UserId, WorkItem};
 
 use super::fixture::{Fixture, only};
 use super::samples::{
-    CREATED, HOUR, LEASE, OPERATOR, ORG, OTHER, bury, complete, hold, id, ids, item, kind, lane,
-    numbered, on_lane, park, release, renewal, request, request_from, request_of, retry, worker,
+    CREATED, HOUR, LEASE, ORG, OTHER, bury, complete, hold, id, ids, item, kind, lane, numbered,
+    on_lane, release, renewal, request, request_from, request_of, worker,
 };
 
 pub async fn a_claim_stamps_worker_token_lease_and_attempt(f: &Fixture) {
@@ -250,38 +250,6 @@ pub async fn items_go_by_priority_then_due_time_then_id(f: &Fixture) {
     assert_eq!(taken, expected);
 }
 
-pub async fn lanes_and_orgs_are_no_part_of_the_order(f: &Fixture) {
-    let due = |hours: u32| Due::At(later(CREATED, hours * HOUR));
-    f.insert(NewItem {
-        lane: lane("a"),
-        due: due(3),
-        ..numbered(1)
-    })
-    .await;
-    f.insert_in(
-        OTHER,
-        NewItem {
-            lane: lane("b"),
-            due: due(1),
-            ..numbered(2)
-        },
-    )
-    .await;
-    f.insert(NewItem {
-        lane: lane("b"),
-        due: due(2),
-        ..numbered(3)
-    })
-    .await;
-    let request = || ClaimRequest {
-        lanes: vec![lane("a"), lane("b")],
-        ..request()
-    };
-    for number in [2, 3, 1] {
-        assert_eq!(f.claim_one(&request()).await.id, id(number));
-    }
-}
-
 pub async fn a_claim_takes_no_more_than_its_limit(f: &Fixture) {
     f.work()
         .enqueue(ORG, (1..=10).map(numbered).collect())
@@ -316,73 +284,6 @@ pub async fn every_row_that_is_marked_is_returned(f: &Fixture) {
     }
 }
 
-pub async fn the_same_token_again_answers_the_same_items(f: &Fixture) {
-    f.work()
-        .enqueue(ORG, (1..=5).map(numbered).collect())
-        .await
-        .unwrap();
-    let first = request_of(2);
-    let mut claimed = f.claim(&first).await;
-    claimed.sort_by_key(|c| c.item.id);
-    f.advance(LEASE / 4).await;
-    // What the repetition asks for beside its token does not matter any more.
-    let again = ClaimRequest {
-        limit: 5,
-        lease: 2 * LEASE,
-        worker: worker("other"),
-        ..first
-    };
-    for _ in 0..2 {
-        let mut answered = f.claim(&again).await;
-        answered.sort_by_key(|c| c.item.id);
-        assert_eq!(answered, claimed, "the same items, as they are");
-    }
-    for number in 3..=5 {
-        assert_eq!(
-            f.row(id(number)).await.status,
-            Status::Queued,
-            "a repetition claims no more"
-        );
-    }
-}
-
-pub async fn the_same_token_again_answers_what_it_still_holds(f: &Fixture) {
-    f.work()
-        .enqueue(ORG, (1..=4).map(numbered).collect())
-        .await
-        .unwrap();
-    let request = request_of(2);
-    let claimed = f.claim(&request).await;
-    let _ = f.settle(hold(&claimed[0].item), complete()).await;
-    assert_eq!(f.claim(&request).await, [claimed[1].clone()]);
-}
-
-pub async fn a_token_that_holds_nothing_claims(f: &Fixture) {
-    let request = request();
-    assert_eq!(f.claim(&request).await, []);
-    let row = f.insert(item()).await;
-    assert_eq!(f.claim_one(&request).await.id, row.id);
-}
-
-pub async fn a_claim_is_answered_again_on_a_lane_paused_meanwhile(f: &Fixture) {
-    f.insert(item()).await;
-    let request = request();
-    let claimed = f.claim(&request).await;
-    f.work()
-        .pause_lane(&Lane::default(), &"maintenance".into())
-        .await
-        .unwrap();
-    assert_eq!(f.claim(&request).await, claimed);
-}
-
-pub async fn each_claim_carries_its_own_token(f: &Fixture) {
-    let first = f.held(item()).await;
-    let _ = f.settle(hold(&first), release(Duration::ZERO)).await;
-    let second = f.claim_again(&first).await;
-    assert_ne!(first.claim_token, second.claim_token);
-    assert_eq!(f.row(first.id).await, second);
-}
-
 pub async fn a_claim_clears_the_progress_of_the_run_before(f: &Fixture) {
     let first = f.held(item()).await;
     let mut renewal = renewal(hold(&first));
@@ -394,38 +295,6 @@ pub async fn a_claim_clears_the_progress_of_the_run_before(f: &Fixture) {
     assert_eq!(f.row(first.id).await.progress, None);
 }
 
-pub async fn the_fencing_number_rises_at_every_claim_and_never_falls(f: &Fixture) {
-    let mut row = f
-        .insert(NewItem {
-            max_attempts: 4,
-            ..item()
-        })
-        .await;
-    let now = Duration::ZERO;
-    // How a claim ends has no say in it.
-    for (claims, ending) in (1..).zip([
-        release(now),
-        park(now),
-        retry(now),
-        release(now),
-        retry(now),
-    ]) {
-        row = f.claim_again(&row).await;
-        assert_eq!(row.claim_seq, claims);
-        let _ = f.settle(hold(&row), ending).await;
-        assert_eq!(f.row(row.id).await.claim_seq, claims);
-    }
-    row = f.claim_again(&row).await;
-    f.advance(LEASE).await;
-    f.sweep().await;
-    assert_eq!(f.row(row.id).await.claim_seq, 6);
-    row = f.claim_again(&row).await;
-    assert_eq!(row.claim_seq, 7);
-    let _ = f.settle(hold(&row), bury()).await;
-    f.work().retry(ORG, row.id, OPERATOR).await.unwrap();
-    assert_eq!(f.claim_again(&row).await.claim_seq, 8);
-}
-
 pub async fn an_item_due_long_ago_is_claimed(f: &Fixture) {
     let row = f
         .insert(NewItem {
@@ -434,4 +303,61 @@ pub async fn an_item_due_long_ago_is_claimed(f: &Fixture) {
         })
         .await;
     assert_eq!(f.claim_one(&request()).await.id, row.id);
+}
+
+pub async fn lanes_kinds_and_orgs_are_no_part_of_the_order(f: &Fixture) {
+    let due = |hours: u32| Due::At(later(CREATED, hours * HOUR));
+    let at = |number, lane_name, kind_name, priority, hours| NewItem {
+        lane: lane(lane_name),
+        kind: kind(kind_name),
+        priority,
+        due: due(hours),
+        ..numbered(number)
+    };
+    f.insert(at(1, "a", "X", 0, 3)).await;
+    f.insert_in(OTHER, at(2, "b", "X", 0, 1)).await;
+    f.insert(at(3, "b", "Y", 0, 2)).await;
+    f.insert(at(4, "b", "Z", -1, 9)).await;
+    f.insert_in(OTHER, at(5, "a", "Z", 1, 0)).await;
+    let request = |limit| ClaimRequest {
+        lanes: vec![lane("a"), lane("b")],
+        kinds: vec![kind("X"), kind("Y"), kind("Z")],
+        ..request_of(limit)
+    };
+    assert_eq!(f.claim_one(&request(1)).await.id, id(4));
+    let rest: Vec<_> = f
+        .claim(&request(9))
+        .await
+        .into_iter()
+        .map(|c| c.item.id)
+        .collect();
+    assert_eq!(rest, [id(2), id(3), id(1), id(5)]);
+}
+
+pub async fn a_delayed_item_hides_nothing_behind_it(f: &Fixture) {
+    f.insert(NewItem {
+        priority: -2,
+        due: Due::After(HOUR),
+        ..numbered(1)
+    })
+    .await;
+    f.insert(NewItem {
+        priority: -1,
+        due: Due::After(2 * HOUR),
+        ..numbered(2)
+    })
+    .await;
+    f.insert(NewItem {
+        priority: -1,
+        ..numbered(3)
+    })
+    .await;
+    f.insert(NewItem {
+        priority: 5,
+        ..numbered(4)
+    })
+    .await;
+    assert_eq!(ids(&f.claim_many(2).await), [id(3), id(4)]);
+    f.advance(2 * HOUR).await;
+    assert_eq!(ids(&f.claim_many(2).await), [id(1), id(2)]);
 }

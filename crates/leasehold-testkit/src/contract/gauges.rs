@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::store::work::{Gauges, LaneGauge};
+use leasehold_core::store::work::{COUNT_MAX, Gauges, LaneGauge};
 use leasehold_core::time::later;
 use leasehold_core::{Due, NewItem};
 
@@ -174,4 +174,15 @@ pub async fn gauges_change_nothing(f: &Fixture) {
     assert_eq!(f.row(held.id).await, held);
     assert!(gauges(f).await.now >= later(held.updated_at, LEASE));
     assert_eq!(f.claim(&request_of(10)).await, []);
+}
+
+pub async fn counts_stop_at_their_bound(f: &Fixture) {
+    const BATCH: u64 = 1_000;
+    for _ in 0..=COUNT_MAX / BATCH {
+        f.work()
+            .enqueue(ORG, (0..BATCH).map(|_| item()).collect())
+            .await
+            .unwrap();
+    }
+    assert_eq!(counts(&gauges(f).await, "default"), (COUNT_MAX, 0, 0));
 }

@@ -44,9 +44,13 @@ pub async fn a_hint_is_remembered_since_the_subscription(f: &Fixture) {
 
 pub async fn a_hint_reaches_who_waits_for_it(f: &Fixture) {
     let mut hints = subscribe(f, &["default"]);
-    let waiting = tokio::spawn(async move { assert_hinted(&mut hints).await });
+    let mut next = hints.next();
+    let waiting = next.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert_eq!(waiting, Poll::Pending);
     f.insert(item()).await;
-    waiting.await.unwrap();
+    tokio::time::timeout(ARRIVAL_MAX, next)
+        .await
+        .expect("no hint came");
 }
 
 pub async fn a_hint_stays_when_the_wait_for_it_is_dropped(f: &Fixture) {

@@ -70,7 +70,7 @@ pub async fn a_worker_that_is_silent_for_too_long_is_not_live(f: &Fixture) {
         .publish(&beat("b"), 3 * TTL)
         .await
         .unwrap();
-    f.advance(2 * TTL).await;
+    f.advance(TTL + TTL / 2).await;
     assert_eq!(names(f, 10).await, ["b"]);
     f.stores.liveness.publish(&beat("a"), TTL).await.unwrap();
     assert_eq!(names(f, 10).await, ["a", "b"]);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_core::store::markers::{Begin, Begun, MarkerAnswer, MarkerScope};
-use leasehold_core::{OrgId, UserId};
+use leasehold_core::{OrgId, StoreError, UserId};
 use uuid::Uuid;
 
 use super::fixture::Fixture;
@@ -229,4 +229,15 @@ pub async fn a_purge_of_markers_deletes_no_more_than_its_limit(f: &Fixture) {
             deleted
         );
     }
+}
+
+pub async fn a_key_is_refused_beyond_its_limit_of_bytes(f: &Fixture) {
+    let longest = scope(&"k".repeat(255));
+    assert_eq!(
+        f.stores.markers.begin(&longest, &begin(1)).await.unwrap(),
+        entered(1)
+    );
+    let longer = scope(&"é".repeat(128));
+    let answer = f.stores.markers.begin(&longer, &begin(2)).await;
+    assert!(matches!(answer, Err(StoreError::Refused(_))), "{answer:?}");
 }

@@ -1,35 +1,30 @@
 //! Races on work items, through two handles: of any two that meet, one wins.
 //!
 //! The actors of a round leave a barrier together, one of them on another thread. Which is first is
-//! the machine's affair; the case holds whatever the order, and repeats until both have been seen.
+//! the machine's affair: a case holds whatever the order, and repeats so that both come up.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use leasehold_core::store::work::{
-    Cancelled, ClaimRequest, Claimed, Ended, Enqueued, Filter, Page, Renewed, Settled, StaleRequest,
+    Cancelled, ClaimRequest, Claimed, Ended, Enqueued, Filter, Page, Renewed, Settled,
 };
-use leasehold_core::{ClaimToken, IdempotencyKey, ItemId, NewItem, OrgId, Status, WorkItem};
+use leasehold_core::{ClaimToken, IdempotencyKey, ItemId, NewItem, OrgId, Status};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use super::fixture::{Fixture, SharedWork, insist};
 use super::samples::{
-    LEASE, MOST_OF_LEASE, OPERATOR, ORG, OTHER, REST_OF_LEASE, bury, complete, failure, hold, id,
-    item, last_attempt, numbered, release, renewal, request, request_of, settlement, sweep_of,
+    OPERATOR, ORG, OTHER, complete, hold, item, numbered, request, request_of, settlement,
 };
 
-/// A sweep of all that a round makes.
-const SWEEP: StaleRequest = sweep_of(20);
-
 /// Rounds of a race of two.
-fn rounds(f: &Fixture) -> usize {
+pub(super) fn rounds(f: &Fixture) -> usize {
     f.repeats.min(1_000)
 }
 
 /// Runs `first` on another thread and `second` on this one, both from a barrier.
-async fn meet<A, B>(
+pub(super) async fn meet<A, B>(
     first: impl Future<Output = A> + Send + 'static,
     second: impl Future<Output = B>,
 ) -> (A, B)
@@ -51,15 +46,6 @@ where
 
 async fn claim(store: SharedWork, request: ClaimRequest) -> Vec<Claimed> {
     insist(|| store.claim(&request)).await
-}
-
-async fn settle_by(
-    store: SharedWork,
-    held: WorkItem,
-    transition: leasehold_core::rules::Transition,
-) -> Settled {
-    let batch = [settlement(hold(&held), transition)];
-    insist(|| store.settle(&batch)).await[0]
 }
 
 pub async fn of_two_claimers_of_one_item_one_wins(f: &Fixture) {
@@ -191,122 +177,6 @@ pub async fn claimers_at_once_stay_under_the_tenant_cap(f: &Fixture) {
     }
 }
 
-/// One item is claimed for each round; the clock reaches the end of its lease while the holder
-/// settles, and the sweep follows on its heels. Answers how often the holder won.
-async fn settle_against_expiry(
-    f: &Fixture,
-    new: impl Fn() -> NewItem,
-    transition: leasehold_core::rules::Transition,
-    judge: impl Fn(bool, &WorkItem, &[WorkItem]),
-) -> usize {
-    let other = f.second_handle().await.work;
-    let (mut accepted, mut expired) = (0, 0);
-    for _ in 0..rounds(f) {
-        let held = f.held(new()).await;
-        let sweep = async {
-            f.advance(LEASE).await;
-            insist(|| f.work().requeue_stale(ORG, &SWEEP)).await
-        };
-        let (answer, swept) = meet(
-            settle_by(other.clone(), held.clone(), transition.clone()),
-            sweep,
-        )
-        .await;
-        let won = match answer {
-            Settled::Settled(_) => true,
-            Settled::Conflict => false,
-            Settled::AlreadySettled => panic!("nobody else settles"),
-        };
-        // The sweep either met an expired claim, or came when it was settled.
-        let swept_now = u32::from(!won);
-        assert_eq!(swept.total(), swept_now, "both had the item, or neither");
-        accepted += usize::from(won);
-        expired += swept.total() as usize;
-        let row = f.row(held.id).await;
-        judge(won, &row, &swept.dead);
-        // Out of the way of the next round.
-        if row.status == Status::Queued {
-            f.work().cancel(ORG, row.id, OPERATOR).await.unwrap();
-        }
-    }
-    assert_eq!(accepted + expired, rounds(f));
-    accepted
-}
-
-pub async fn a_completion_and_its_expiry_have_one_outcome(f: &Fixture) {
-    settle_against_expiry(f, item, complete(), |won, row, _| {
-        let expected = if won {
-            (Status::Done, 0)
-        } else {
-            (Status::Queued, 1)
-        };
-        assert_eq!((row.status, row.worker_losses), expected);
-        assert_eq!(row.attempts, 1);
-    })
-    .await;
-}
-
-pub async fn a_last_failure_and_its_expiry_make_one_dead_letter(f: &Fixture) {
-    let accepted = settle_against_expiry(f, last_attempt, bury(), |won, row, dead| {
-        assert!(row.is_dead_letter());
-        assert_eq!(row.errors.len(), 1, "one failure was recorded");
-        assert_eq!(dead.len(), usize::from(!won));
-        assert_eq!(row.worker_losses, u32::from(!won));
-        assert_eq!(row.last_error == Some(failure().to_text()), won);
-    })
-    .await;
-    let owed = f.work().unaudited(ORG, 2_000).await.unwrap();
-    let own = owed.iter().filter(|row| row.worker_losses == 0).count();
-    assert_eq!((owed.len(), own), (rounds(f), accepted));
-}
-
-pub async fn a_completion_and_a_release_have_one_outcome(f: &Fixture) {
-    let other = f.second_handle().await.work;
-    for _ in 0..rounds(f) {
-        let held = f.held(item()).await;
-        let (completed, released) = meet(
-            settle_by(other.clone(), held.clone(), complete()),
-            settle_by(f.stores.work.clone(), held.clone(), release(LEASE)),
-        )
-        .await;
-        let row = f.row(held.id).await;
-        match (completed, released) {
-            (Settled::Settled(Ended::Done), Settled::AlreadySettled) => {
-                assert_eq!((row.status, row.attempts), (Status::Done, 1));
-                assert_eq!(row.last_error, None);
-            }
-            (Settled::AlreadySettled, Settled::Settled(Ended::Queued)) => {
-                assert_eq!((row.status, row.attempts), (Status::Queued, 0));
-            }
-            answers => panic!("not one outcome: {answers:?}"),
-        }
-    }
-}
-
-pub async fn a_renewal_and_the_sweep_agree(f: &Fixture) {
-    let other = f.second_handle().await.work;
-    for _ in 0..rounds(f) {
-        let held = f.held(item()).await;
-        f.advance(MOST_OF_LEASE).await;
-        let renewal = [renewal(hold(&held))];
-        let store = other.clone();
-        let renew = async move { insist(|| store.renew(&renewal)).await[0] };
-        let sweep = async {
-            f.advance(REST_OF_LEASE).await;
-            insist(|| f.work().requeue_stale(ORG, &SWEEP)).await
-        };
-        let (renewed, swept) = meet(renew, sweep).await;
-        let row = f.row(held.id).await;
-        match (renewed, swept.recovered) {
-            (Renewed::Kept, 0) => assert_eq!(row.claim_token, held.claim_token),
-            (Renewed::Lost, 1) => assert_eq!((row.claim_token, row.worker_losses), (None, 1)),
-            answers => panic!("they disagree: {answers:?}"),
-        }
-        let _ = f.settle(hold(&held), complete()).await;
-        f.work().cancel(ORG, held.id, OPERATOR).await.unwrap();
-    }
-}
-
 pub async fn a_cancel_and_a_claim_agree(f: &Fixture) {
     let other = f.second_handle().await.work;
     for _ in 0..rounds(f) {
@@ -323,44 +193,6 @@ pub async fn a_cancel_and_a_claim_agree(f: &Fixture) {
             }
             answers => panic!("they disagree: {answers:?}"),
         }
-    }
-}
-
-pub async fn a_cancel_and_a_completion_agree(f: &Fixture) {
-    let other = f.second_handle().await.work;
-    for _ in 0..rounds(f) {
-        let held = f.held(item()).await;
-        let cancel = insist(|| f.work().cancel(ORG, held.id, OPERATOR));
-        let (completed, _) = meet(settle_by(other.clone(), held.clone(), complete()), cancel).await;
-        assert_eq!(
-            completed,
-            Settled::Settled(Ended::Done),
-            "done beats cancel"
-        );
-        assert_eq!(f.row(held.id).await.status, Status::Done);
-    }
-}
-
-pub async fn two_sweeps_at_once_move_each_item_once(f: &Fixture) {
-    let other = f.second_handle().await.work;
-    for _ in 0..rounds(f) / 50 {
-        f.work()
-            .enqueue(ORG, (0..20).map(|_| last_attempt()).collect())
-            .await
-            .unwrap();
-        f.claim_many(20).await;
-        f.advance(LEASE).await;
-        let store = other.clone();
-        let theirs = async move { insist(|| store.requeue_stale(ORG, &SWEEP)).await };
-        let ours = insist(|| f.work().requeue_stale(ORG, &SWEEP));
-        let (theirs, ours) = meet(theirs, ours).await;
-        let rest = f.sweep().await;
-        let mut dead = BTreeSet::new();
-        for row in theirs.dead.iter().chain(&ours.dead).chain(&rest.dead) {
-            assert!(dead.insert(row.id), "a dead letter was announced twice");
-            assert_eq!((row.worker_losses, row.errors.len()), (1, 1));
-        }
-        assert_eq!(dead.len(), 20);
     }
 }
 
@@ -404,6 +236,51 @@ pub async fn a_hundred_producers_of_one_key_make_one_item(f: &Fixture) {
     assert_eq!(f.claim(&request_of(10)).await.len(), 1);
 }
 
+pub async fn producers_of_one_id_make_one_item(f: &Fixture) {
+    let handles = [f.stores.work.clone(), f.second_handle().await.work];
+    let new = item();
+    let mut producers = JoinSet::new();
+    for at in 0..20_usize {
+        let (store, new) = (handles[at % 2].clone(), new.clone());
+        producers.spawn(async move { insist(|| store.enqueue(ORG, vec![new.clone()])).await });
+    }
+    let fates: Vec<_> = producers.join_all().await.into_iter().flatten().collect();
+    let row = f.row(new.id).await;
+    let inserted = fates
+        .iter()
+        .filter(|fate| **fate == Enqueued::Inserted(row.clone()))
+        .count();
+    let exists = fates
+        .iter()
+        .filter(|fate| **fate == Enqueued::IdExists(row.clone()))
+        .count();
+    assert_eq!((inserted, exists), (1, 19));
+}
+
+/// A claim whose answer is late is asked for again while the first asking is still under way.
+pub async fn one_token_asked_for_twice_at_once_claims_once(f: &Fixture) {
+    let other = f.second_handle().await.work;
+    for _ in 0..rounds(f) / 5 {
+        f.work()
+            .enqueue(ORG, (0..4).map(|_| item()).collect())
+            .await
+            .unwrap();
+        let request = request_of(2);
+        let (mut a, mut b) = meet(
+            claim(other.clone(), request.clone()),
+            claim(f.stores.work.clone(), request.clone()),
+        )
+        .await;
+        a.sort_by_key(|c| c.item.id);
+        b.sort_by_key(|c| c.item.id);
+        assert_eq!(a, b, "both answers are the same items");
+        assert_eq!(a.len(), 2);
+        for held in a.iter().chain(&f.claim(&request_of(10)).await) {
+            let _ = f.settle(hold(&held.item), complete()).await;
+        }
+    }
+}
+
 pub async fn two_orgs_that_enqueue_one_id_make_one_item(f: &Fixture) {
     let other = f.second_handle().await.work;
     for _ in 0..rounds(f) / 5 {
@@ -430,50 +307,4 @@ pub async fn two_orgs_that_enqueue_one_id_make_one_item(f: &Fixture) {
             answers => panic!("not one owner: {answers:?}"),
         }
     }
-}
-
-/// Rows are locked in id order whatever the batch's, so that batches cannot block each other.
-pub async fn batches_in_opposite_orders_do_not_block_each_other(f: &Fixture) {
-    const BATCH: u32 = 20;
-    let other = f.second_handle().await.work;
-    let limit = Duration::from_mins(1);
-    f.work()
-        .enqueue(ORG, (1..=u128::from(BATCH)).map(numbered).collect())
-        .await
-        .unwrap();
-    for _ in 0..rounds(f) / 20 {
-        let held = f.claim_many(BATCH).await;
-        let renewals: Vec<_> = held.iter().map(|item| renewal(hold(item))).collect();
-        let backwards: Vec<_> = renewals.iter().rev().cloned().collect();
-        let store = other.clone();
-        let theirs = async move { insist(|| store.renew(&backwards)).await };
-        let both = meet(theirs, insist(|| f.work().renew(&renewals)));
-        let (theirs, ours) = tokio::time::timeout(limit, both)
-            .await
-            .expect("they are blocked");
-        assert!(
-            theirs
-                .iter()
-                .chain(&ours)
-                .all(|answer| *answer == Renewed::Kept)
-        );
-
-        let forwards: Vec<_> = held
-            .iter()
-            .map(|item| settlement(hold(item), release(Duration::ZERO)))
-            .collect();
-        let backwards: Vec<_> = forwards.iter().rev().cloned().collect();
-        let store = other.clone();
-        let theirs = async move { insist(|| store.settle(&backwards)).await };
-        let both = meet(theirs, insist(|| f.work().settle(&forwards)));
-        let (theirs, ours) = tokio::time::timeout(limit, both)
-            .await
-            .expect("they are blocked");
-        let settled = theirs
-            .iter()
-            .chain(&ours)
-            .filter(|a| matches!(a, Settled::Settled(_)));
-        assert_eq!(settled.count(), held.len(), "each was settled once");
-    }
-    assert_eq!(f.row(id(1)).await.attempts, 0);
 }
