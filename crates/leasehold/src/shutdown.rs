@@ -28,8 +28,12 @@ impl Stopper {
             .send_modify(|requests| *requests = requests.saturating_add(1));
     }
 
-    pub(crate) fn subscribe(&self) -> watch::Receiver<u32> {
-        self.requests.subscribe()
+    /// What was asked so far counts too: a request that came before the worker ran is not lost.
+    pub(crate) fn subscribe(&self) -> Requests {
+        Requests {
+            requests: self.requests.subscribe(),
+            heard: 0,
+        }
     }
 
     /// Asks on each TERM or INT that the process receives, until dropped.
@@ -48,5 +52,25 @@ impl Stopper {
             tracing::info!(signal = name, "asked to stop");
             self.stop();
         }
+    }
+}
+
+/// One worker's ear for a [`Stopper`].
+pub(crate) struct Requests {
+    requests: watch::Receiver<u32>,
+    heard: u32,
+}
+
+impl Requests {
+    /// Waits until it was asked again, and answers how often since the last answer. Safe to drop.
+    /// For ever once every stopper is gone.
+    pub(crate) async fn asked(&mut self) -> u32 {
+        let heard = self.heard;
+        let Ok(requests) = self.requests.wait_for(|requests| *requests > heard).await else {
+            return std::future::pending().await;
+        };
+        let since = *requests - heard;
+        self.heard = *requests;
+        since
     }
 }

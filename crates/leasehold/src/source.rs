@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use leasehold_core::store::work::{ClaimRequest, Claimed, Renewal, Renewed, Settled, Settlement};
-use leasehold_core::{App, Hints, Lane, OpContext, RequestContext, RequestId, StoreError, Stores};
+use leasehold_core::{
+    App, Hints, Hold, Lane, OpContext, RequestContext, RequestId, StoreError, Stores, rules,
+};
 
 use crate::tenancy::{SingleTenant, Tenancy, TenancyError};
 
@@ -52,6 +54,8 @@ pub struct QueueSource {
 /// After so many claims in a row that brought nothing but orphans, the loop gets its turn.
 const ORPHAN_ROUNDS_MAX: u32 = 100;
 
+const NO_CONTEXT_NOTE: &str = "its org could not be read";
+
 impl QueueSource {
     /// The queue of an installation without tenants.
     pub fn new(stores: Stores) -> Self {
@@ -67,7 +71,43 @@ impl QueueSource {
         self
     }
 
+    /// Finds the authority for each item; if that cannot be read, hands all of them back, so that an
+    /// outage of the orgs' database spends no attempt of anyone's work.
     async fn assign(
+        &self,
+        request: &ClaimRequest,
+        claimed: Vec<Claimed>,
+    ) -> Result<Assignments, StoreError> {
+        let holds: Vec<Hold> = claimed
+            .iter()
+            .map(|claimed| Hold {
+                org_id: claimed.org_id,
+                item_id: claimed.item.id,
+                token: request.token,
+            })
+            .collect();
+        let patience = request.lease / 8;
+        let answer = tokio::time::timeout(patience, self.authorise(request, claimed)).await;
+        let answer = answer.unwrap_or_else(|_| {
+            let error = format!("the items' orgs could not be read within {patience:?}");
+            Err(StoreError::Unavailable(error))
+        });
+        if answer.is_err() {
+            let hand_backs: Vec<Settlement> = holds
+                .into_iter()
+                .map(|hold| Settlement {
+                    hold,
+                    transition: rules::hand_back(NO_CONTEXT_NOTE),
+                })
+                .collect();
+            if let Err(error) = self.stores.work.settle(&hand_backs).await {
+                tracing::warn!(%error, items = hand_backs.len(), "could not be handed back");
+            }
+        }
+        answer
+    }
+
+    async fn authorise(
         &self,
         request: &ClaimRequest,
         claimed: Vec<Claimed>,

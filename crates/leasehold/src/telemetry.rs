@@ -16,6 +16,7 @@
 //! | `leasehold_worker_slots_stuck` | gauge | | slots lost to runs that do not end |
 //! | `leasehold_liveness_publish_errors_total` | counter | | beats that could not be published |
 //! | `leasehold_clock_jumps_total` | counter | | suspends and calendar jumps seen |
+//! | `leasehold_clock_skew_seconds` | gauge | | how far the worker's calendar is ahead of the store's |
 //! | `leasehold_sweep_seconds` | histogram | | one pass |
 //! | `leasehold_sweep_requeued_total` | counter | | expired claims queued again |
 //! | `leasehold_sweep_purged_total` | counter | | finished items deleted |
@@ -95,6 +96,7 @@ pub struct Metrics {
     slots_stuck: Gauge,
     publish_errors: Counter,
     clock_jumps: Counter,
+    clock_skew: Seconds,
     sweep_seconds: Histogram,
     requeued: Counter,
     purged: Counter,
@@ -139,6 +141,7 @@ impl Metrics {
             slots_stuck: Gauge::default(),
             publish_errors: Counter::default(),
             clock_jumps: Counter::default(),
+            clock_skew: Seconds::default(),
             sweep_seconds: seconds(),
             requeued: Counter::default(),
             purged: Counter::default(),
@@ -212,6 +215,11 @@ impl Metrics {
             self.clock_jumps.clone(),
         );
         registry.register(
+            "clock_skew_seconds",
+            "How far the worker's calendar is ahead of the store's",
+            self.clock_skew.clone(),
+        );
+        registry.register(
             "sweep_seconds",
             "Length of sweep passes",
             self.sweep_seconds.clone(),
@@ -244,7 +252,7 @@ impl Metrics {
         );
     }
 
-    /// The classic text format.
+    /// The page that `/metrics` answers, in the OpenMetrics text format.
     pub fn encode(&self) -> String {
         let mut page = String::new();
         // Writing to a string does not fail.
@@ -330,6 +338,10 @@ impl Metrics {
 
     pub(crate) fn clock_jump(&self) {
         self.clock_jumps.inc();
+    }
+
+    pub(crate) fn clock_skew(&self, seconds_ahead: f64) {
+        self.clock_skew.set(seconds_ahead);
     }
 
     pub(crate) fn swept(&self, length: Duration, requeued: u64, purged: u64) {

@@ -27,10 +27,6 @@ use crate::telemetry::Metrics;
 pub mod dispatch;
 #[cfg(not(feature = "simulation"))]
 #[expect(unreachable_pub, reason = "open to the simulation, behind its feature")]
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "some questions only the simulation asks")
-)]
 mod dispatch;
 #[cfg(feature = "simulation")]
 pub mod trust;
@@ -179,8 +175,9 @@ impl<S: Source, E: Executor> Worker<S, E> {
     /// [`WorkerError::Stuck`] after a drain that too many stuck runs caused; [`WorkerError::Thread`].
     pub async fn run(self, stopper: Stopper) -> Result<Drained, WorkerError> {
         let settings = self.settings.clone();
-        let Parts { looping, keeping } = self.parts(Handle::current(), &stopper);
-        let _asks_on_drop = StopOnDrop(stopper);
+        let left = CancellationToken::new();
+        let Parts { looping, keeping } = self.parts(Handle::current(), &stopper, left.clone());
+        let _leaves_on_drop = left.drop_guard();
         let keeper_stop = CancellationToken::new();
         let kept = on_thread("leasehold-keeper", keeping.run(keeper_stop.clone()))?;
         // The keeper ends with the loop, also if this future is dropped and nobody waits any more.
@@ -207,7 +204,8 @@ impl<S: Source, E: Executor> Worker<S, E> {
     /// As [`Worker::run`].
     pub async fn run_here(self, stopper: Stopper) -> Result<Drained, WorkerError> {
         let settings = self.settings.clone();
-        let Parts { looping, keeping } = self.parts(Handle::current(), &stopper);
+        let left = CancellationToken::new();
+        let Parts { looping, keeping } = self.parts(Handle::current(), &stopper, left);
         let keeper_stop = CancellationToken::new();
         let kept = tokio::spawn(keeping.run(keeper_stop.clone()));
         let end = looping.run().await;
@@ -217,7 +215,7 @@ impl<S: Source, E: Executor> Worker<S, E> {
         verdict(end, &settings)
     }
 
-    fn parts(self, handlers: Handle, stopper: &Stopper) -> Parts<S, E> {
+    fn parts(self, handlers: Handle, stopper: &Stopper, left: CancellationToken) -> Parts<S, E> {
         let (announce, events) = mpsc::channel(drive::EVENTS_WAITING_MAX);
         let load = watch::Sender::new(Load::default());
         let outages = Arc::new(Outages::default());
@@ -280,6 +278,7 @@ impl<S: Source, E: Executor> Worker<S, E> {
             events,
             announce,
             stop: stopper.subscribe(),
+            left,
             clock: self.clock,
             metrics: self.metrics.clone(),
             outages,
@@ -375,15 +374,6 @@ fn verdict(end: LoopEnd, settings: &WorkerSettings) -> Result<Drained, WorkerErr
         _ => Ok(Drained {
             abandoned: end.abandoned,
         }),
-    }
-}
-
-/// Asks for a drain when its owner goes away before the worker has ended.
-struct StopOnDrop(Stopper);
-
-impl Drop for StopOnDrop {
-    fn drop(&mut self) {
-        self.0.stop();
     }
 }
 

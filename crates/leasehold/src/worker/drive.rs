@@ -2,21 +2,28 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
 use leasehold_core::store::work::{ClaimRequest, Claimed, Settlement};
-use leasehold_core::{BootTime, Clock, Hold, ItemId, Kind, OpContext, StoreError};
+use leasehold_core::{
+    BootTime, ClaimToken, Clock, Failure, FailureCode, Hold, Kind, OpContext, Outcome, StoreError,
+};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
 
-use super::dispatch::{Action, Dispatch, Event, SettleAnswer, Verdict};
+use super::dispatch::{Action, Dispatch, Ending, Event, SettleAnswer, Verdict};
 use super::holdings::Holdings;
 use super::outages::Outages;
 use super::settle::{self, Settler};
+use super::trust::Loss;
 use crate::executor::Executor;
 use crate::handler::Run;
 use crate::health::Beat;
+use crate::shutdown::Requests;
 use crate::source::{Assignments, Source};
 use crate::telemetry::Metrics;
 
@@ -34,7 +41,9 @@ pub(super) struct Drive<S, E> {
     pub(super) handlers: Handle,
     pub(super) events: mpsc::Receiver<Event>,
     pub(super) announce: mpsc::Sender<Event>,
-    pub(super) stop: watch::Receiver<u32>,
+    pub(super) stop: Requests,
+    /// Cancelled when nobody waits for the worker any more.
+    pub(super) left: CancellationToken,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) outages: Arc<Outages>,
@@ -74,7 +83,12 @@ struct UnderWay {
     claiming: Option<Claiming>,
     settling: Option<Settling>,
     to_settle: Vec<Settlement>,
-    assigned: HashMap<ItemId, Assigned>,
+    /// What a run needs beside its item. By hold: an item may be held twice.
+    assigned: HashMap<Hold, Assigned>,
+    /// Of the claim under way.
+    token: Option<ClaimToken>,
+    /// What the loop has to tell itself.
+    own: Vec<Event>,
     stopped_for_stuck: Option<u32>,
 }
 
@@ -95,11 +109,16 @@ impl<S: Source, E: Executor> Drive<S, E> {
         loop {
             let now = self.clock.elapsed();
             self.beat.stamp(now);
+            if self.outages.is_unwatched(now) {
+                // Ahead of the keeper's own word, so that nothing is claimed in between.
+                self.dispatch.handle(now, Event::ClockJumped, &mut actions);
+            }
             for event in heard.drain(..) {
                 self.dispatch.handle(now, event, &mut actions);
             }
             self.dispatch.advance(now, &mut actions);
             self.carry_out(now, &mut actions, &mut way);
+            heard.append(&mut way.own);
             if way.settling.is_none() && !way.to_settle.is_empty() {
                 let at = way.to_settle.len().min(settle::BATCH_MAX);
                 let rest = way.to_settle.split_off(at);
@@ -114,6 +133,9 @@ impl<S: Source, E: Executor> Drive<S, E> {
                     stuck: way.stopped_for_stuck,
                 };
             }
+            if !heard.is_empty() {
+                continue;
+            }
             let pause = self.dispatch.next_look().since(now).min(beat_every);
             let claims = !self.dispatch.is_draining();
             tokio::select! {
@@ -124,13 +146,14 @@ impl<S: Source, E: Executor> Drive<S, E> {
                 }
                 answer = answer(&mut way.claiming) => {
                     way.claiming = None;
-                    heard.extend(self.claimed(answer, &mut way.assigned));
+                    heard.extend(self.claimed(answer, &mut way));
                 }
                 _ = self.events.recv_many(&mut heard, EVENTS_MAX) => {}
-                Ok(()) = self.stop.changed() => {
-                    self.stop.mark_unchanged();
-                    heard.push(Event::Drain);
+                requests = self.stop.asked() => {
+                    // Two that came at once are still two: the second one hurries.
+                    heard.extend((0..requests).map(|_| Event::Drain));
                 }
+                () = self.left.cancelled(), if claims => heard.push(Event::Drain),
                 () = hints.next(), if claims => heard.push(Event::Hint),
                 () = tokio::time::sleep(pause) => heard.push(Event::Tick),
             }
@@ -140,29 +163,29 @@ impl<S: Source, E: Executor> Drive<S, E> {
     fn claimed(
         &self,
         answer: Result<Assignments, StoreError>,
-        assigned: &mut HashMap<ItemId, Assigned>,
+        way: &mut UnderWay,
     ) -> impl Iterator<Item = Event> + use<S, E> {
         let (event, more) = match answer {
             Ok(Assignments { items, orphaned }) => {
                 self.metrics.claimed(items.len());
                 let mut claimed = Vec::with_capacity(items.len());
-                for (item, context) in items {
-                    let kind = item.item.kind.clone();
-                    assigned.insert(
-                        item.item.id,
-                        Assigned {
-                            kind,
+                for (mut item, context) in items {
+                    item.item.claim_token = way.token;
+                    if let Some(token) = way.token {
+                        let assigned = Assigned {
+                            kind: item.item.kind.clone(),
                             context: Some(context),
-                        },
-                    );
+                        };
+                        way.assigned.insert(hold_of(&item, token), assigned);
+                    }
                     claimed.push(item);
                 }
                 (Event::Claimed(Ok(claimed)), orphaned > 0)
             }
             Err(error) => {
                 self.metrics.store_error("claim");
+                self.outages.note_if(&error, self.clock.elapsed());
                 if error.is_passing() {
-                    self.outages.note(self.clock.elapsed());
                     tracing::warn!(%error, "a claim failed; asking again");
                 } else {
                     tracing::error!(%error, "a claim failed");
@@ -181,11 +204,14 @@ impl<S: Source, E: Executor> Drive<S, E> {
         let settled_from = way.to_settle.len();
         for action in actions.drain(..) {
             match action {
-                Action::Claim(request) => way.claiming = Some(self.claim(request)),
+                Action::Claim(request) => {
+                    way.token = Some(request.token);
+                    way.claiming = Some(self.claim(request));
+                }
                 Action::Hold { holds, sent } => {
                     self.holdings.take_up(&holds, self.settings.lease, sent);
                 }
-                Action::Start(claimed) => self.start(now, claimed, &mut way.assigned),
+                Action::Start(claimed) => self.start(now, claimed, way),
                 Action::Cancel(hold, reason) => {
                     tracing::info!(item = %hold.item_id, reason = reason.name(), "stopping a run");
                     self.holdings.cancel(&hold);
@@ -221,26 +247,28 @@ impl<S: Source, E: Executor> Drive<S, E> {
         })
     }
 
-    fn start(&self, now: BootTime, claimed: Claimed, assigned: &mut HashMap<ItemId, Assigned>) {
-        let item = claimed.item;
-        let context = assigned
-            .get_mut(&item.id)
-            .and_then(|assigned| assigned.context.take());
-        let (Some(token), Some(context)) = (item.claim_token, context) else {
-            // Only a source that breaks its promise hands out an item without either.
-            tracing::error!(item = %item.id, "claimed without a token or a context; left to expire");
+    fn start(&self, now: BootTime, claimed: Claimed, way: &mut UnderWay) {
+        let Some(token) = claimed.item.claim_token else {
+            // Only a source that breaks its promise hands out an item without one.
+            tracing::error!(item = %claimed.item.id, "claimed without a token; left to expire");
             return;
         };
-        let hold = Hold {
-            org_id: claimed.org_id,
-            item_id: item.id,
-            token,
+        let hold = hold_of(&claimed, token);
+        let assigned = way.assigned.get_mut(&hold);
+        let Some(context) = assigned.and_then(|assigned| assigned.context.take()) else {
+            way.own.push(Event::Ended(hold, Ending::Killed));
+            return;
         };
-        let control = self.holdings.start(hold, now);
-        let kind = item.kind.clone();
+        let Some(control) = self.holdings.start(hold, now) else {
+            // Its trust ended while it waited, and the keeper has not said so yet.
+            way.own.push(Event::Loss(hold, Loss::Doubted));
+            way.own.push(Event::Ended(hold, Ending::Killed));
+            return;
+        };
+        let kind = claimed.item.kind.clone();
         let holdings = self.holdings.clone();
         let report = move |progress| holdings.report(&hold, progress);
-        let run = Run::new(context, item, control.cancel, report);
+        let run = Run::new(context, claimed.item, control.cancel, report);
         let running = self.executor.run(run, control.kill);
         let (announce, holdings, metrics, clock) = (
             self.announce.clone(),
@@ -249,7 +277,12 @@ impl<S: Source, E: Executor> Drive<S, E> {
             self.clock.clone(),
         );
         self.handlers.spawn(async move {
-            let ending = running.await;
+            // An executor lets no panic through. If one does, its slot must not be lost with it.
+            let ending = AssertUnwindSafe(running).catch_unwind().await;
+            let ending = ending.unwrap_or_else(|_| {
+                let failure = Failure::own(FailureCode::PANICKED, "the executor panicked");
+                Ending::Outcome(Outcome::failed(failure))
+            });
             metrics.ran(&kind, clock.elapsed().since(now));
             holdings.ended(&hold);
             // The loop outlives every run it waits for; one it gave up on has nobody to tell.
@@ -278,8 +311,8 @@ impl<S: Source, E: Executor> Drive<S, E> {
         });
     }
 
-    fn note(&self, hold: &Hold, verdict: Verdict, assigned: &mut HashMap<ItemId, Assigned>) {
-        let kind = assigned.remove(&hold.item_id).map(|assigned| assigned.kind);
+    fn note(&self, hold: &Hold, verdict: Verdict, assigned: &mut HashMap<Hold, Assigned>) {
+        let kind = assigned.remove(hold).map(|assigned| assigned.kind);
         if let Some(kind) = &kind {
             self.metrics.finished(kind, verdict.name());
         }
@@ -308,6 +341,14 @@ impl<S: Source, E: Executor> Drive<S, E> {
         };
         self.load
             .send_if_modified(|told| std::mem::replace(told, load) != load);
+    }
+}
+
+fn hold_of(claimed: &Claimed, token: ClaimToken) -> Hold {
+    Hold {
+        org_id: claimed.org_id,
+        item_id: claimed.item.id,
+        token,
     }
 }
 

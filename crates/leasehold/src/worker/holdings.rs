@@ -51,20 +51,20 @@ impl Holdings {
         }
     }
 
-    /// The tokens that stop a run about to start. A run whose lease is gone by now starts cancelled.
-    pub(super) fn start(&self, hold: Hold, now: BootTime) -> Control {
+    /// The tokens that stop a run about to start; `None` if its lease is not trusted any more, and it
+    /// may not start.
+    pub(super) fn start(&self, hold: Hold, now: BootTime) -> Option<Control> {
+        let mut inner = self.lock();
+        if !inner.leases.is_trusted(&hold, now) {
+            return None;
+        }
         let control = Control {
             hold,
             cancel: CancellationToken::new(),
             kill: CancellationToken::new(),
         };
-        let mut inner = self.lock();
-        if !inner.leases.is_trusted(&hold, now) {
-            control.cancel.cancel();
-            control.kill.cancel();
-        }
         inner.controls.insert(hold.item_id, control.clone());
-        control
+        Some(control)
     }
 
     pub(super) fn ended(&self, hold: &Hold) {
@@ -104,15 +104,20 @@ impl Holdings {
     }
 
     /// How long a settle may take before it is asked again: the first of these leases to be over
-    /// bounds it, but a little is always worth a try.
-    pub(super) fn settle_patience(&self, batch: &[Settlement], now: BootTime) -> Duration {
+    /// bounds it, but a little is always worth a try. One that is over already has nothing to lose.
+    pub(super) fn settle_patience(
+        &self,
+        batch: &[Settlement],
+        now: BootTime,
+        patience_max: Duration,
+    ) -> Duration {
         let inner = self.lock();
-        let first = batch
+        let ends = batch
             .iter()
-            .filter_map(|settlement| inner.leases.over_at(&settlement.hold))
-            .min();
-        first.map_or(SETTLE_PATIENCE_MIN, |over| {
-            over.since(now).max(SETTLE_PATIENCE_MIN)
+            .filter_map(|settlement| inner.leases.over_at(&settlement.hold));
+        let first = ends.filter(|over| *over > now).min();
+        first.map_or(patience_max, |over| {
+            over.since(now).clamp(SETTLE_PATIENCE_MIN, patience_max)
         })
     }
 

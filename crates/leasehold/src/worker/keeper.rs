@@ -64,6 +64,7 @@ impl<S: Source> Keeper<S> {
                 tracing::warn!("the machine slept, froze or had its calendar set; claims pause");
                 unheard.push_back(Event::ClockJumped);
             }
+            self.outages.look(now);
             self.announce(self.holdings.doubted(now), &mut unheard);
             if renewing.is_none() {
                 renewing = self.renew(now);
@@ -123,7 +124,8 @@ impl<S: Source> Keeper<S> {
             Err(error) => {
                 self.metrics.renewals("error", answer.batch.len() as u64);
                 self.metrics.store_error("renew");
-                if matches!(error, StoreError::Unavailable(_)) {
+                if error.is_passing() {
+                    // Whatever keeps this worker from renewing may keep others from it.
                     self.outages.note(self.clock.elapsed());
                 }
                 tracing::warn!(%error, leases = answer.batch.len(), "leases could not be renewed");

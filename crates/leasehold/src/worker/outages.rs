@@ -3,27 +3,64 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use leasehold_core::BootTime;
+use leasehold_core::{BootTime, StoreError};
 
 /// After an outage, holders that live hand back or renew first; only then is anything requeued.
-const CALM_AFTER: Duration = Duration::from_secs(3);
+pub(crate) const CALM_AFTER: Duration = Duration::from_secs(3);
 
-/// The last time a call found the store out of reach, or the clocks had jumped.
+/// The keeper looks several times a second. If it has not for this long, the machine slept, or the
+/// process was frozen or starved: whoever notices first, claims nothing and recovers nothing.
+const WATCHED_WITHIN: Duration = Duration::from_millis(1_500);
+
+/// The last time a call found the store out of reach, or the clocks had jumped; and the last time
+/// that the keeper looked.
 #[derive(Debug, Default)]
 pub(crate) struct Outages {
-    /// Nanoseconds since boot; 0 for never.
-    last: AtomicU64,
+    last: Moment,
+    looked: Moment,
 }
 
 impl Outages {
     pub(crate) fn note(&self, now: BootTime) {
-        let nanoseconds = u64::try_from(now.since_boot().as_nanos()).unwrap_or(u64::MAX);
-        self.last.fetch_max(nanoseconds, Ordering::AcqRel);
+        self.last.note(now);
+    }
+
+    /// As [`Outages::note`], if the error says that the store was out of reach.
+    pub(crate) fn note_if(&self, error: &StoreError, now: BootTime) {
+        if matches!(error, StoreError::Unavailable(_)) {
+            self.note(now);
+        }
+    }
+
+    /// The keeper looks.
+    pub(crate) fn look(&self, now: BootTime) {
+        self.looked.note(now);
+    }
+
+    /// Whether time has passed that the keeper has not seen yet.
+    pub(crate) fn is_unwatched(&self, now: BootTime) -> bool {
+        self.looked.age(now).is_some_and(|age| age > WATCHED_WITHIN)
     }
 
     /// Whether the last one is long enough ago to requeue on the strength of expired leases.
     pub(crate) fn is_calm(&self, now: BootTime) -> bool {
-        let last = self.last.load(Ordering::Acquire);
-        last == 0 || now.since(BootTime::new(Duration::from_nanos(last))) >= CALM_AFTER
+        let is_recent = self.last.age(now).is_some_and(|age| age < CALM_AFTER);
+        !is_recent && !self.is_unwatched(now)
+    }
+}
+
+/// Nanoseconds since boot; 0 for never.
+#[derive(Debug, Default)]
+struct Moment(AtomicU64);
+
+impl Moment {
+    fn note(&self, now: BootTime) {
+        let nanoseconds = u64::try_from(now.since_boot().as_nanos()).unwrap_or(u64::MAX);
+        self.0.fetch_max(nanoseconds, Ordering::AcqRel);
+    }
+
+    fn age(&self, now: BootTime) -> Option<Duration> {
+        let noted = self.0.load(Ordering::Acquire);
+        (noted > 0).then(|| now.since(BootTime::new(Duration::from_nanos(noted))))
     }
 }

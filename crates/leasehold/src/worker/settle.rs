@@ -25,6 +25,10 @@ const BACKOFF: RetryPolicy = RetryPolicy {
 /// One write that has hung this long is asked again; settling twice is harmless.
 const PATIENCE_MAX: Duration = Duration::from_secs(10);
 
+/// A hand-back needs no live lease, so it is worth asking for after an outage that outlasted the
+/// lease: sweeps wait a little then, for holders that live. By this long after, they have not waited.
+const HAND_BACK_BEYOND_LEASE: Duration = Duration::from_mins(10);
+
 pub(super) struct Settler<S> {
     pub(super) source: Arc<S>,
     pub(super) holdings: Arc<Holdings>,
@@ -80,8 +84,7 @@ impl<S: Source> Settler<S> {
     ) -> Result<Vec<leasehold_core::store::work::Settled>, StoreError> {
         let patience = self
             .holdings
-            .settle_patience(batch, self.clock.elapsed())
-            .min(PATIENCE_MAX);
+            .settle_patience(batch, self.clock.elapsed(), PATIENCE_MAX);
         match tokio::time::timeout(patience, self.source.settle(batch)).await {
             Ok(answer) => answer,
             Err(_) => Err(StoreError::Unavailable(format!(
@@ -90,7 +93,7 @@ impl<S: Source> Settler<S> {
         }
     }
 
-    /// Gives up those whose lease is over, or all if the store will not come back.
+    /// Gives up those for which the time is over, or all if the store will not come back.
     fn still_leased(
         &self,
         batch: Vec<Settlement>,
@@ -99,11 +102,13 @@ impl<S: Source> Settler<S> {
     ) -> Vec<Settlement> {
         let now = self.clock.elapsed();
         let (left, over): (Vec<_>, Vec<_>) = batch.into_iter().partition(|settlement| {
-            let live = self
-                .holdings
-                .over_at(&settlement.hold)
-                .is_some_and(|over| now < over);
-            live && error.is_passing()
+            let beyond = if settlement.transition.needs_live_lease() {
+                Duration::ZERO
+            } else {
+                HAND_BACK_BEYOND_LEASE
+            };
+            let over = self.holdings.over_at(&settlement.hold);
+            error.is_passing() && over.is_some_and(|over| now < over + beyond)
         });
         answers.extend(
             over.iter()

@@ -6,13 +6,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use leasehold_core::store::work::{Requeued, StaleRequest};
 use leasehold_core::{
     App, BootTime, Clock, ItemId, OrgId, RequestContext, RequestId, StoreError, Stores, WorkerId,
 };
 use tokio_util::sync::CancellationToken;
 
-use super::outages::Outages;
+use super::outages::{CALM_AFTER, Outages};
 use crate::WorkerSettings;
 use crate::source::Source;
 use crate::telemetry::Metrics;
@@ -25,6 +26,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The first pass comes soon after the start, and not at the same moment in every worker.
 const FIRST_PASS_WITHIN: Duration = Duration::from_secs(2);
 
+/// Errors that never cease must not keep recovery off for ever: after so many passes in a row in which
+/// the sweep's own calls were answered, it recovers all the same.
+const HELD_OFF_MAX: u32 = 5;
+/// Calendars further apart than this are warned about.
+const SKEW_MAX: Duration = Duration::from_secs(5);
+
 pub(super) struct Sweep<S> {
     pub(super) source: Arc<S>,
     pub(super) clock: Arc<dyn Clock>,
@@ -32,6 +39,15 @@ pub(super) struct Sweep<S> {
     pub(super) outages: Arc<Outages>,
     pub(super) settings: Arc<WorkerSettings>,
     pub(super) worker: WorkerId,
+}
+
+/// What one pass leaves to the next.
+#[derive(Debug, Default)]
+struct Ring {
+    /// A pass that ran out of budget goes on where it stopped.
+    resume_after: Option<OrgId>,
+    /// How many passes in a row recovered nothing because the store had been out of reach.
+    held_off: u32,
 }
 
 /// What one pass did, for its log line.
@@ -53,8 +69,7 @@ impl<S: Source> Sweep<S> {
     pub(super) async fn run(self, stop: CancellationToken) {
         let interval = self.settings.sweep_interval;
         let mut pause = FIRST_PASS_WITHIN.min(interval).mul_f64(fastrand::f64());
-        // The ring: a pass that ran out of budget goes on where it stopped.
-        let mut resume_after = None;
+        let mut ring = Ring::default();
         loop {
             tokio::select! {
                 biased;
@@ -64,18 +79,25 @@ impl<S: Source> Sweep<S> {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                () = self.pass(&mut resume_after) => {}
+                () = self.pass(&mut ring) => {}
             }
-            pause = interval.mul_f64(0.9 + 0.2 * fastrand::f64());
+            let next = if ring.held_off > 0 {
+                CALM_AFTER.min(interval)
+            } else {
+                interval
+            };
+            pause = next.mul_f64(0.9 + 0.2 * fastrand::f64());
         }
     }
 
-    async fn pass(&self, resume_after: &mut Option<OrgId>) {
+    async fn pass(&self, ring: &mut Ring) {
         let began = self.clock.elapsed();
         let deadline = began + self.settings.sweep_budget;
         let mut pass = Pass::default();
-        if self.outages.is_calm(began) {
-            self.recover(deadline, resume_after, &mut pass).await;
+        let recovers = self.outages.is_calm(began) || ring.held_off > HELD_OFF_MAX;
+        if recovers {
+            self.recover(deadline, &mut ring.resume_after, &mut pass)
+                .await;
         } else {
             pass.unfinished = true;
         }
@@ -83,7 +105,14 @@ impl<S: Source> Sweep<S> {
         let gauges = bounded(self.stores().work.gauges()).await;
         if let Some(gauges) = self.keep(gauges, "gauges", &mut pass) {
             self.metrics.gauges(&gauges);
+            self.judge_skew(gauges.now);
         }
+        ring.held_off = match (recovers, pass.errors) {
+            (true, _) => 0,
+            (false, 0) => ring.held_off + 1,
+            // The outage goes on: the wait begins when it is over.
+            (false, _) => 1,
+        };
         let length = self.clock.elapsed().since(began);
         self.metrics.swept(length, pass.requeued, pass.purged);
         tracing::info!(
@@ -99,6 +128,18 @@ impl<S: Source> Sweep<S> {
             unfinished = pass.unfinished,
             "swept"
         );
+    }
+
+    /// The store's clock decides; a worker whose own is far off is told so, for whoever reads its logs.
+    fn judge_skew(&self, store_now: Timestamp) {
+        let ahead = self.clock.now().duration_since(store_now);
+        self.metrics.clock_skew(ahead.as_secs_f64());
+        if ahead.unsigned_abs() > SKEW_MAX {
+            tracing::warn!(
+                seconds_ahead = ahead.as_secs_f64(),
+                "the calendar differs from the store's, whose clock decides; set the time"
+            );
+        }
     }
 
     async fn recover(&self, deadline: BootTime, resume_after: &mut Option<OrgId>, pass: &mut Pass) {
@@ -227,9 +268,7 @@ impl<S: Source> Sweep<S> {
             Err(error) => {
                 pass.errors += 1;
                 self.metrics.store_error(step);
-                if matches!(error, StoreError::Unavailable(_)) {
-                    self.outages.note(self.clock.elapsed());
-                }
+                self.outages.note_if(&error, self.clock.elapsed());
                 tracing::warn!(%error, step, "a step of the sweep failed");
                 None
             }

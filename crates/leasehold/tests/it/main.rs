@@ -1,0 +1,6 @@
+//! The runtime from outside: workers over real stores, with time and faults in the case's hands.
+
+mod claiming;
+#[cfg(test)]
+mod harness;
+mod keeping;
