@@ -67,3 +67,6 @@ impl Clock for TokioClock {
         BootTime::new(Self::BOOT + self.since_start())
     }
 }
+
+#[cfg(test)]
+mod tests;

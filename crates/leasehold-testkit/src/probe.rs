@@ -150,3 +150,6 @@ async fn until<T: fmt::Debug>(
         *sender.borrow()
     );
 }
+
+#[cfg(test)]
+mod tests;

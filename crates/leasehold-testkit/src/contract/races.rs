@@ -126,6 +126,8 @@ async fn marked(f: &Fixture) -> BTreeMap<ItemId, ClaimToken> {
         let Some(last) = rows.last() else {
             return marked;
         };
+        let goes_on = page.before.is_none_or(|before| last.id < before);
+        assert!(goes_on, "a page shows what an earlier one showed");
         page.before = Some(last.id);
         marked.extend(
             rows.iter()

@@ -116,6 +116,7 @@ pub async fn relays_at_once_take_each_row_once(f: &Fixture) {
                 return taken;
             }
             taken.extend(part);
+            assert!(taken.len() <= 100, "rows are handed out over and over");
         }
     };
     let taken: Vec<_> = gather(f, 8, relay).await.into_iter().flatten().collect();
