@@ -62,15 +62,25 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
+    /// How often it was asked since the last answer.
+    pub(crate) fn so_far(&mut self) -> u32 {
+        let requests = *self.requests.borrow_and_update();
+        requests - std::mem::replace(&mut self.heard, requests)
+    }
+
     /// Waits until it was asked again, and answers how often since the last answer. Safe to drop.
     /// For ever once every stopper is gone.
     pub(crate) async fn asked(&mut self) -> u32 {
         let heard = self.heard;
-        let Ok(requests) = self.requests.wait_for(|requests| *requests > heard).await else {
-            return std::future::pending().await;
-        };
-        let since = *requests - heard;
-        self.heard = *requests;
-        since
+        let is_gone = self
+            .requests
+            .wait_for(|requests| *requests > heard)
+            .await
+            .is_err();
+        if is_gone {
+            std::future::pending().await
+        } else {
+            self.so_far()
+        }
     }
 }

@@ -14,6 +14,7 @@ use leasehold_core::{ClaimToken, Clock, Kind, NameError, WorkerId};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::clock::SystemClock;
 use crate::config::{SettingsError, WorkerSettings};
@@ -283,6 +284,7 @@ impl<S: Source, E: Executor> Worker<S, E> {
             metrics: self.metrics.clone(),
             outages,
             beat: self.beat.clone(),
+            audits: TaskTracker::new(),
             load,
             settings: self.settings.clone(),
             app: Arc::from(self.id.as_str()),

@@ -33,7 +33,7 @@
 //! # The same item twice
 //! A worker that froze may claim an item again while its older run of it goes on. The newer claim
 //! proves that the older hold is gone: the older run is stopped as one whose lease was refused, and
-//! the item is handed back for someone who can run it by itself. Everything here is kept by hold, never
+//! the item is handed back until that run has ended or is stuck. Everything here is kept by hold, never
 //! by item, so that the two are not mixed up.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

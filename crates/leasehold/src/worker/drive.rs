@@ -5,6 +5,7 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use leasehold_core::store::work::{ClaimRequest, Claimed, Settlement};
@@ -14,6 +15,7 @@ use leasehold_core::{
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::dispatch::{Action, Dispatch, Ending, Event, SettleAnswer, Verdict};
 use super::holdings::Holdings;
@@ -48,10 +50,15 @@ pub(super) struct Drive<S, E> {
     pub(super) metrics: Arc<Metrics>,
     pub(super) outages: Arc<Outages>,
     pub(super) beat: Arc<Beat>,
+    /// Audit entries on their way.
+    pub(super) audits: TaskTracker,
     pub(super) load: watch::Sender<Load>,
     pub(super) settings: Arc<crate::WorkerSettings>,
     pub(super) app: Arc<str>,
 }
+
+/// At the end of a drain, audit entries on their way get this long.
+const AUDITS_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What the loop tells of itself: for the heartbeat and the sweep.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -99,6 +106,7 @@ impl<S: Source, E: Executor> Drive<S, E> {
         let mut actions = Vec::new();
         let mut heard = Vec::with_capacity(EVENTS_MAX);
         let mut hints = self.source.subscribe(&self.settings.lanes);
+        heard.extend(drains(self.stop.so_far()));
         let beat_every = self.settings.heartbeat_interval;
         let settler = Arc::new(Settler {
             source: self.source.clone(),
@@ -128,6 +136,9 @@ impl<S: Source, E: Executor> Drive<S, E> {
             self.tell();
             if self.dispatch.is_finished(now) {
                 let abandoned = self.dispatch.held();
+                self.audits.close();
+                // What is not written by then is owed, and some worker's sweep writes it.
+                let _ = tokio::time::timeout(AUDITS_PATIENCE, self.audits.wait()).await;
                 return LoopEnd {
                     abandoned,
                     stuck: way.stopped_for_stuck,
@@ -140,6 +151,8 @@ impl<S: Source, E: Executor> Drive<S, E> {
             let claims = !self.dispatch.is_draining();
             tokio::select! {
                 biased;
+                requests = self.stop.asked() => heard.extend(drains(requests)),
+                () = self.left.cancelled(), if claims => heard.push(Event::Drain),
                 answers = answer(&mut way.settling) => {
                     way.settling = None;
                     heard.extend(answers.into_iter().map(|(hold, answer)| Event::Settled(hold, answer)));
@@ -149,11 +162,6 @@ impl<S: Source, E: Executor> Drive<S, E> {
                     heard.extend(self.claimed(answer, &mut way));
                 }
                 _ = self.events.recv_many(&mut heard, EVENTS_MAX) => {}
-                requests = self.stop.asked() => {
-                    // Two that came at once are still two: the second one hurries.
-                    heard.extend((0..requests).map(|_| Event::Drain));
-                }
-                () = self.left.cancelled(), if claims => heard.push(Event::Drain),
                 () = hints.next(), if claims => heard.push(Event::Hint),
                 () = tokio::time::sleep(pause) => heard.push(Event::Tick),
             }
@@ -306,7 +314,7 @@ impl<S: Source, E: Executor> Drive<S, E> {
         let app = self.app.clone();
         self.metrics.dead_letter(&claimed.item.kind);
         let (org, item) = (claimed.org_id, claimed.item.id);
-        tokio::spawn(async move {
+        self.audits.spawn(async move {
             super::sweep::audit_dead_letter(&stores, org, item, &app).await;
         });
     }
@@ -342,6 +350,11 @@ impl<S: Source, E: Executor> Drive<S, E> {
         self.load
             .send_if_modified(|told| std::mem::replace(told, load) != load);
     }
+}
+
+/// Two requests that came at once are still two: the second one hurries.
+fn drains(requests: u32) -> impl Iterator<Item = Event> {
+    (0..requests).map(|_| Event::Drain)
 }
 
 fn hold_of(claimed: &Claimed, token: ClaimToken) -> Hold {

@@ -10,7 +10,7 @@ use leasehold::core::store::events::{Entry, Stream};
 use leasehold::core::store::work::{
     ClaimRequest, Claimed, Enqueued, Hints, Renewal, Renewed, Settled, Settlement,
 };
-use leasehold::core::{BootTime, Clock, OrgId, ShortText, WorkerId};
+use leasehold::core::{BootTime, Clock, OrgId, WorkerId};
 use leasehold::{
     Assignments, Beat, Client, Drained, Executor, InProcess, ItemId, Lane, MemoryStore, Metrics,
     QueueSource, Source, Status, Stopper, StoreError, Stores, SystemClock, Tenancy, Work, WorkItem,
@@ -327,10 +327,6 @@ where
     H: leasehold::Handler<Job>,
 {
     InProcess::new().handle::<Job>(handler).unwrap()
-}
-
-pub(crate) fn text(message: &str) -> ShortText {
-    ShortText::new(message)
 }
 
 /// A call to a source.

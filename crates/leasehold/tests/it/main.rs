@@ -1,6 +1,10 @@
 //! The runtime from outside: workers over real stores, with time and faults in the case's hands.
 
+mod attempts;
 mod claiming;
 #[cfg(test)]
 mod harness;
 mod keeping;
+mod stopping;
+#[cfg(test)]
+mod trouble;

@@ -221,7 +221,8 @@ impl Dispatch {
         }
     }
 
-    /// Stops what this worker still does under older holds on the item. Whether any of it goes on.
+    /// Stops what this worker still does under older holds on the item. Whether any of it goes on and
+    /// will end: what is stuck may never do, here as little as in another worker.
     fn supersede(&mut self, now: BootTime, hold: Hold, out: &mut Vec<Action>) -> bool {
         let first = Hold {
             token: ClaimToken::new(Uuid::nil()),
@@ -239,9 +240,11 @@ impl Dispatch {
         for held in &older {
             self.stop(*held, StopReason::LeaseLost, now, out);
         }
-        older
-            .iter()
-            .any(|held| self.runs.get(held).is_some_and(Run::occupies))
+        older.iter().any(|held| {
+            self.runs
+                .get(held)
+                .is_some_and(|run| run.occupies() && run.state != State::Stuck)
+        })
     }
 
     /// Until when a claim's answer can still be of use.

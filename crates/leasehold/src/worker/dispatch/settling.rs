@@ -73,6 +73,8 @@ impl Dispatch {
             SettleAnswer::GivenUp => Verdict::GivenUp,
             SettleAnswer::Answered(Settled::Conflict) => Verdict::Conflict,
             SettleAnswer::Answered(Settled::Settled(Ended::Cancelled)) => Verdict::Cancelled,
+            // Also where something else was asked for: the store had refused the run's data.
+            SettleAnswer::Answered(Settled::Settled(Ended::DeadLetter)) => Verdict::Dead,
             SettleAnswer::Answered(Settled::Settled(_) | Settled::AlreadySettled) => {
                 wrote.verdict()
             }

@@ -297,6 +297,20 @@ fn an_item_that_this_worker_still_runs_is_handed_back_and_the_old_run_stopped() 
 }
 
 #[test]
+fn an_item_whose_earlier_run_is_stuck_here_is_run_again() {
+    let mut bench = Bench::running("PLAIN");
+    bench.tell(20, Event::Loss(hold(1, 1), Loss::Refused));
+    assert_eq!(bench.play(2_500).last().unwrap(), "2020: stuck 1#1");
+    assert_eq!(bench.tell(50_000, Event::Hint), ["claim #2 up to 1"]);
+    let actions = bench.tell(50_010, items(&[1]));
+    assert_eq!(actions, ["hold 1#2 from 50000", "start 1"]);
+    let actions = bench.tell(50_020, ended(1, 1, done()));
+    assert_eq!(actions[..2], ["forget 1#1", "note 1#1 lease_lost"]);
+    let actions = bench.tell(50_030, ended(1, 2, done()));
+    assert_eq!(actions[0], "settle 1#2 done");
+}
+
+#[test]
 fn an_older_hold_that_only_waits_makes_room_for_the_newer() {
     let mut bench = Bench::new();
     bench.0.settings.prefetch = 1;

@@ -57,6 +57,7 @@ struct Seen {
     held: BTreeSet<Hold>,
     running: BTreeMap<Hold, Claimed>,
     killed: BTreeSet<Hold>,
+    stuck: BTreeSet<Hold>,
     settling: BTreeSet<Hold>,
     gone: BTreeSet<Hold>,
 }
@@ -79,8 +80,9 @@ impl Seen {
                 };
                 prop_assert!(!dispatch.is_draining(), "starts in a drain");
                 prop_assert!(self.held.contains(&hold) && !self.settling.contains(&hold));
+                let beside = |run: &Hold| run.item_id == hold.item_id && !self.stuck.contains(run);
                 prop_assert!(
-                    !self.running.keys().any(|run| run.item_id == hold.item_id),
+                    !self.running.keys().any(beside),
                     "runs beside an earlier run of its own"
                 );
                 let alone = leasehold_core::rules::runs_alone(&claimed.item);
@@ -95,7 +97,9 @@ impl Seen {
                 prop_assert!(self.running.contains_key(&hold));
                 prop_assert!(self.killed.insert(hold), "killed twice");
             }
-            Action::Stuck(hold) => prop_assert!(self.killed.contains(&hold)),
+            Action::Stuck(hold) => {
+                prop_assert!(self.killed.contains(&hold) && self.stuck.insert(hold));
+            }
             Action::RenewUntil(hold, _) => prop_assert!(self.held.contains(&hold)),
             Action::Settle(settlement) => {
                 prop_assert!(
