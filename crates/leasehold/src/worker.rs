@@ -220,7 +220,7 @@ impl<S: Source, E: Executor> Worker<S, E> {
         let (announce, events) = mpsc::channel(drive::EVENTS_WAITING_MAX);
         let load = watch::Sender::new(Load::default());
         let outages = Arc::new(Outages::default());
-        let holdings = Arc::new(Holdings::default());
+        let holdings = Arc::new(Holdings::new(self.settings.stop_grace));
         let dispatch_settings = DispatchSettings {
             worker: self.id.clone(),
             lanes: self.settings.lanes.clone(),

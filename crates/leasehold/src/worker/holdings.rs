@@ -13,12 +13,12 @@ use super::trust::{Leases, Loss};
 /// Leases and run controls under one lock, held for moments only and never across an await.
 ///
 /// The keeper stops a run itself when its lease is lost: it does not depend on the loop for that.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Holdings {
     inner: Mutex<Inner>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inner {
     leases: Leases,
     controls: HashMap<ItemId, Control>,
@@ -32,6 +32,16 @@ pub(super) struct Control {
 }
 
 impl Holdings {
+    /// Nothing held; a stopped run may take so long to end.
+    pub(super) fn new(stop_grace: Duration) -> Self {
+        Self {
+            inner: Mutex::new(Inner {
+                leases: Leases::with_stop_grace(stop_grace),
+                controls: HashMap::new(),
+            }),
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -30,7 +30,7 @@
 //!
 //! # Cancelling
 //! The store tells of a requested cancel in the answer to a renewal. It is reported once; the lease is
-//! renewed for one more lease's length, the grace in which the run must end, and then no longer.
+//! renewed for as long as the run may take to end, one more lease's length at least, and no longer.
 //!
 //! Nothing here awaits or reads a clock: the keeper and the simulation drive the same code.
 
@@ -45,6 +45,8 @@ use leasehold_core::{BootTime, ClaimToken, Hold, ItemId, Progress};
 #[derive(Debug, Default)]
 pub struct Leases {
     held: BTreeMap<Key, Lease>,
+    /// How long a run may take to end once it was told of a cancel.
+    stop_grace: Duration,
 }
 
 /// In the order in which a store locks rows.
@@ -90,6 +92,14 @@ fn retry_after(lease: Duration) -> Duration {
 }
 
 impl Leases {
+    /// None held; a run told of a cancel may take so long to end.
+    pub fn with_stop_grace(stop_grace: Duration) -> Self {
+        Self {
+            held: BTreeMap::new(),
+            stop_grace,
+        }
+    }
+
     /// Takes up a lease whose claim was sent at `sent`.
     pub fn insert(&mut self, hold: Hold, length: Duration, sent: BootTime) {
         let lease = Lease {
@@ -217,6 +227,7 @@ impl Leases {
         answers: impl IntoIterator<Item = (Hold, Renewed)>,
     ) -> Vec<(Hold, Loss)> {
         let mut stops = Vec::new();
+        let stop_grace = self.stop_grace;
         for (hold, answer) in answers {
             let Some(lease) = self.held.get_mut(&key(&hold)) else {
                 continue;
@@ -234,7 +245,8 @@ impl Leases {
                 Renewed::CancelRequested => {
                     if !lease.cancel_told && !lease.settling {
                         lease.cancel_told = true;
-                        lease.limit(sent + lease.length);
+                        // Half a lease more, so that trust does not end before the grace does.
+                        lease.limit(sent + lease.length.max(stop_grace + lease.length / 2));
                         stops.push((hold, Loss::CancelRequested));
                     }
                     lease.accept(sent);
