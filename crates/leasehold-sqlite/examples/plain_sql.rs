@@ -30,7 +30,6 @@ type Failure = Box<dyn std::error::Error>;
 
 const ENQUEUE: &str = include_str!("../src/work/sql/enqueue.sql");
 const DUE: &str = include_str!("../src/work/sql/claim_due.sql");
-const READ: &str = "SELECT * FROM work_items WHERE rowid = ?1";
 const TAKE: &str = include_str!("../src/work/sql/claim_take.sql");
 const COMPLETE: &str = include_str!("../src/work/sql/settle_complete.sql");
 
@@ -105,9 +104,9 @@ fn plain(path: &Path, items: usize, batch: usize, durability: Durability) -> Res
     let mut token = [0; 16];
     loop {
         db.execute_batch("BEGIN IMMEDIATE")?;
+        let mut complete = db.prepare_cached(COMPLETE)?;
         for id in held.drain(..) {
-            let params = params![id, org, token, NOW, None::<&str>];
-            db.prepare_cached(COMPLETE)?.execute(params)?;
+            complete.execute(params![id, org, token, NOW, None::<&str>])?;
         }
         token = Uuid::new_v4().into_bytes();
         held = plain_claim(&db, token, batch)?;
@@ -149,16 +148,15 @@ fn plain_claim(db: &Connection, token: [u8; 16], limit: usize) -> Result<Vec<[u8
     let before_all: &[u8] = &[];
     let limit = i64::try_from(limit)?;
     let params = params!["default", "NOOP", 0, i64::MIN, before_all, NOW, limit];
-    let rowids: Vec<i64> = due
-        .query_map(params, |row| row.get(0))?
+    // What a worker needs of a row: which item it is, and its payload.
+    let due: Vec<(i64, [u8; 16], String)> = due
+        .query_map(params, |row| {
+            Ok((row.get("rowid")?, row.get("id")?, row.get("payload")?))
+        })?
         .collect::<Result<_, _>>()?;
-    let mut read = db.prepare_cached(READ)?;
     let mut take = db.prepare_cached(TAKE)?;
-    let mut claimed = Vec::with_capacity(rowids.len());
-    for rowid in rowids {
-        // What a worker needs of a row: which item it is, and its payload.
-        let (id, payload): ([u8; 16], String) =
-            read.query_row([rowid], |row| Ok((row.get("id")?, row.get("payload")?)))?;
+    let mut claimed = Vec::with_capacity(due.len());
+    for (rowid, id, payload) in due {
         std::hint::black_box(payload);
         take.execute(params![rowid, token, "worker", LEASE_END, NOW])?;
         claimed.push(id);

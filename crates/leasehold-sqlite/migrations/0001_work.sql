@@ -57,7 +57,7 @@ CREATE INDEX work_items_org_queued ON work_items (org_id, id) WHERE status = 'qu
 CREATE INDEX work_items_org_failed ON work_items (org_id, id) WHERE status = 'failed';
 
 -- Dead letters, and those whose audit entry is owed.
-CREATE INDEX work_items_dead ON work_items (org_id, id)
+CREATE INDEX work_items_dead ON work_items (failure_code)
     WHERE status = 'failed' AND failure_code NOT IN ('cancelled', 'orphaned');
 CREATE INDEX work_items_unaudited ON work_items (org_id, id)
     WHERE status = 'failed' AND failure_code NOT IN ('cancelled', 'orphaned')

@@ -79,7 +79,11 @@ impl From<Fault> for StoreError {
 
 impl From<rusqlite::Error> for Fault {
     fn from(error: rusqlite::Error) -> Self {
-        let text = error.to_string();
+        let text = match &error {
+            // Without the statement, which may be a whole migration.
+            rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
+            _ => error.to_string(),
+        };
         Self(match error.sqlite_error_code() {
             Some(
                 ErrorCode::DatabaseBusy

@@ -263,7 +263,12 @@ fn verified(db: &Connection) -> Result<Vec<Applied>, Refusal> {
 }
 
 fn recorded(db: &Connection) -> Answer<Vec<Applied>> {
-    if !db.table_exists(None, "leasehold_migrations")? {
+    // By a statement, which looks at the file as it is now; the schema that the connection remembers
+    // may be from before somebody else migrated it.
+    let mut exists = db.prepare_cached(
+        "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'leasehold_migrations'",
+    )?;
+    if !exists.exists(())? {
         return Ok(Vec::new());
     }
     let mut statement = db.prepare_cached(

@@ -121,6 +121,11 @@ impl<'r, 'stmt> Columns<'r, 'stmt> {
         self.plain::<Option<i64>>()?.map(timestamp).transpose()
     }
 
+    /// The columns of [`item_columns!`].
+    pub(crate) fn item(&mut self) -> Answer<(OrgId, WorkItem)> {
+        read_item(self)
+    }
+
     /// A name that was valid when it was written.
     pub(crate) fn named<T, E: Display>(&mut self, parse: fn(&str) -> Result<T, E>) -> Answer<T> {
         parse(self.text()?).map_err(Fault::damaged)
@@ -135,9 +140,12 @@ impl<'r, 'stmt> Columns<'r, 'stmt> {
     }
 }
 
-/// Reads the columns of [`item_columns!`].
+/// Reads a row of [`item_columns!`].
 pub(crate) fn item(row: &Row<'_>) -> Answer<(OrgId, WorkItem)> {
-    let mut columns = Columns::of(row);
+    Columns::of(row).item()
+}
+
+fn read_item(columns: &mut Columns<'_, '_>) -> Answer<(OrgId, WorkItem)> {
     let id = columns.uuid()?.into();
     let org_id = columns.uuid()?.into();
     let item = WorkItem {

@@ -161,3 +161,6 @@ impl WorkStore for SqliteStore {
         Box::new(self.listen(lanes))
     }
 }
+
+#[cfg(test)]
+mod tests;

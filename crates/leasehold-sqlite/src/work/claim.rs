@@ -2,16 +2,17 @@
 //!
 //! The queue's index orders the due items of one (lane, kind, priority). A claim looks up which
 //! priorities each lane and kind has, lowest first, and merges the due items of those that share the
-//! lowest, page by page. So it reads what it takes: items that are not yet due, or of kinds it did
-//! not ask for, cost it nothing however many there are. Only a tenant at its cap is read past, in the
-//! index alone.
+//! lowest, page by page. So it reads about what it takes: items that are not yet due, or of kinds it
+//! did not ask for, cost it nothing however many there are. Only a tenant at its cap is read past, in
+//! the index alone.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use jiff::Timestamp;
 use leasehold_core::store::work::{ClaimRequest, Claimed};
 use leasehold_core::time::later;
-use leasehold_core::{Kind, Lane, OrgId, Status, UserId, rules};
-use rusqlite::params;
+use leasehold_core::{ItemId, Kind, Lane, OrgId, Status, UserId, WorkItem, rules};
+use rusqlite::{Row, params};
 use uuid::Uuid;
 
 use super::lanes;
@@ -19,10 +20,10 @@ use crate::error::Answer;
 use crate::rows::{self, Columns, bytes, item_columns, whole_microseconds};
 use crate::writer::Unit;
 
-const DUE: &str = include_str!("sql/claim_due.sql");
-const TAKE: &str = include_str!("sql/claim_take.sql");
+pub(super) const DUE: &str = include_str!("sql/claim_due.sql");
+pub(super) const TAKE: &str = include_str!("sql/claim_take.sql");
 
-const HELD: &str = concat!(
+pub(super) const HELD: &str = concat!(
     "SELECT ",
     item_columns!(),
     " FROM work_items INDEXED BY work_items_claimed
@@ -30,28 +31,24 @@ const HELD: &str = concat!(
       ORDER BY priority, available_at, id"
 );
 
-const READ: &str = concat!(
-    "SELECT ",
-    item_columns!(),
-    " FROM work_items WHERE rowid = ?1"
-);
-
-const NEXT_PRIORITY: &str = "
+pub(super) const NEXT_PRIORITY: &str = "
     SELECT priority FROM work_items INDEXED BY work_items_queue
     WHERE status = 'queued' AND lane = ?1 AND kind = ?2 AND priority > ?3
     ORDER BY priority LIMIT 1";
 
 /// As [`DUE`], past the orgs listed as JSON in `?8`.
-const DUE_EXCEPT: &str = "
-    SELECT rowid, available_at, id, org_id
-    FROM work_items INDEXED BY work_items_queue
-    WHERE status = 'queued' AND lane = ?1 AND kind = ?2 AND priority = ?3
-        AND (available_at, id) > (?4, ?5) AND available_at <= ?6
-        AND org_id NOT IN (SELECT unhex(value) FROM json_each(?8))
-    ORDER BY available_at, id
-    LIMIT ?7";
+pub(super) const DUE_EXCEPT: &str = concat!(
+    "SELECT rowid, ",
+    item_columns!(),
+    " FROM work_items INDEXED BY work_items_queue
+      WHERE status = 'queued' AND lane = ?1 AND kind = ?2 AND priority = ?3
+          AND (available_at, id) > (?4, ?5) AND available_at <= ?6
+          AND org_id NOT IN (SELECT unhex(value) FROM json_each(?8))
+      ORDER BY available_at, id
+      LIMIT ?7"
+);
 
-const CLAIMS: &str = "
+pub(super) const CLAIMS: &str = "
     SELECT lane, org_id, count(*) FROM work_items INDEXED BY work_items_claimed
     WHERE status = 'claimed' GROUP BY lane, org_id";
 
@@ -64,10 +61,39 @@ pub(super) fn claim(unit: &mut Unit<'_>, request: &ClaimRequest) -> Answer<Vec<C
     if !held.is_empty() {
         return Ok(held);
     }
-    let due = choose(unit, request)?;
-    due.into_iter()
-        .map(|rowid| take(unit, request, rowid))
-        .collect()
+    let chosen = choose(unit, request)?;
+    let mut take = unit.db.prepare_cached(TAKE)?;
+    let token = bytes(request.token.as_uuid());
+    let lease_expires_at = whole_microseconds(later(unit.now, request.lease));
+    let mut claimed = Vec::with_capacity(chosen.len());
+    for Due {
+        rowid,
+        org_id,
+        item,
+    } in chosen
+    {
+        take.execute(params![
+            rowid,
+            token,
+            request.worker.as_str(),
+            lease_expires_at.as_microsecond(),
+            unit.now.as_microsecond(),
+        ])?;
+        let item = WorkItem {
+            status: Status::Claimed,
+            claim_token: Some(request.token),
+            claimed_by: Some(request.worker.clone()),
+            claim_seq: item.claim_seq.saturating_add(1),
+            lease_expires_at: Some(lease_expires_at),
+            attempts: rules::attempts_after_claim(item.attempts),
+            updated_at: unit.now,
+            updated_by: UserId::NIL,
+            progress: None,
+            ..item
+        };
+        claimed.push(Claimed { org_id, item });
+    }
+    Ok(claimed)
 }
 
 fn held(unit: &Unit<'_>, request: &ClaimRequest) -> Answer<Vec<Claimed>> {
@@ -79,34 +105,8 @@ fn held(unit: &Unit<'_>, request: &ClaimRequest) -> Answer<Vec<Claimed>> {
         .collect())
 }
 
-fn take(unit: &Unit<'_>, request: &ClaimRequest, rowid: i64) -> Answer<Claimed> {
-    let mut read = unit.db.prepare_cached(READ)?;
-    let (org_id, mut item) = read.query_row([rowid], |row| Ok(rows::item(row)))??;
-    item.status = Status::Claimed;
-    item.claim_token = Some(request.token);
-    item.claimed_by = Some(request.worker.clone());
-    item.claim_seq = item.claim_seq.saturating_add(1);
-    item.attempts = rules::attempts_after_claim(item.attempts);
-    item.updated_at = unit.now;
-    item.updated_by = UserId::NIL;
-    item.progress = None;
-    let lease_expires_at = whole_microseconds(later(unit.now, request.lease));
-    item.lease_expires_at = Some(lease_expires_at);
-    unit.execute(
-        TAKE,
-        params![
-            rowid,
-            bytes(request.token.as_uuid()),
-            request.worker.as_str(),
-            lease_expires_at.as_microsecond(),
-            unit.now.as_microsecond(),
-        ],
-    )?;
-    Ok(Claimed { org_id, item })
-}
-
-/// The row ids of what to take, in order.
-fn choose(unit: &Unit<'_>, request: &ClaimRequest) -> Answer<Vec<i64>> {
+/// What to take, in order.
+fn choose(unit: &Unit<'_>, request: &ClaimRequest) -> Answer<Vec<Due>> {
     let limit = request.limit as usize;
     let paused: BTreeSet<Lane> = lanes::paused(unit.db)?
         .into_iter()
@@ -173,7 +173,7 @@ fn merge(
     streams: &mut [Stream<'_>],
     room: &mut Room,
     limit: usize,
-    chosen: &mut Vec<i64>,
+    chosen: &mut Vec<Due>,
 ) -> Answer<()> {
     let share = streams.len().max(1);
     while chosen.len() < limit {
@@ -192,9 +192,9 @@ fn merge(
             return Ok(());
         };
         if let Some(due) = first.page.pop_front()
-            && room.take(first.lane, due.org)
+            && room.take(first.lane, due.org_id)
         {
-            chosen.push(due.rowid);
+            chosen.push(due);
         }
     }
     Ok(())
@@ -211,17 +211,16 @@ struct Stream<'r> {
     is_drained: bool,
 }
 
-/// An item that is due, as the index has it.
+/// An item that is due.
 struct Due {
-    available_at: i64,
-    id: [u8; 16],
-    org: OrgId,
     rowid: i64,
+    org_id: OrgId,
+    item: WorkItem,
 }
 
 impl Due {
-    const fn rank(&self) -> (i64, [u8; 16]) {
-        (self.available_at, self.id)
+    const fn rank(&self) -> (Timestamp, ItemId) {
+        (self.item.available_at, self.item.id)
     }
 }
 
@@ -274,20 +273,25 @@ impl<'r> Stream<'r> {
         };
         self.is_drained = found.len() < page;
         if let Some(last) = found.last() {
-            self.after = (last.available_at, last.id.to_vec());
+            let Due { item, .. } = last;
+            self.after = (
+                item.available_at.as_microsecond(),
+                bytes(item.id.as_uuid()).to_vec(),
+            );
         }
         self.page = found.into();
         Ok(())
     }
 }
 
-fn due(row: &rusqlite::Row<'_>) -> Answer<Due> {
+fn due(row: &Row<'_>) -> Answer<Due> {
     let mut columns = Columns::of(row);
+    let rowid = columns.plain()?;
+    let (org_id, item) = columns.item()?;
     Ok(Due {
-        rowid: columns.plain()?,
-        available_at: columns.plain()?,
-        id: bytes(columns.uuid()?),
-        org: columns.uuid()?.into(),
+        rowid,
+        org_id,
+        item,
     })
 }
 

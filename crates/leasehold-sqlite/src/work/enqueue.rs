@@ -2,14 +2,14 @@
 
 use leasehold_core::store::work::Enqueued;
 use leasehold_core::{NewItem, OrgId, WorkItem};
-use rusqlite::params;
+use rusqlite::{CachedStatement, params};
 
 use super::inspect;
 use crate::error::{Answer, Fault};
 use crate::rows::{bytes, whole_microseconds};
 use crate::writer::Unit;
 
-const INSERT: &str = include_str!("sql/enqueue.sql");
+pub(super) const INSERT: &str = include_str!("sql/enqueue.sql");
 
 /// Writes a batch in id order, and answers in the batch's order.
 ///
@@ -19,36 +19,39 @@ pub(crate) fn enqueue(
     org: OrgId,
     batch: Vec<NewItem>,
 ) -> Answer<Vec<Enqueued>> {
+    let mut insert = unit.db.prepare_cached(INSERT)?;
     batch
         .into_iter()
-        .map(|new| enqueue_one(unit, org, new))
+        .map(|new| enqueue_one(unit, &mut insert, org, new))
         .collect()
 }
 
-fn enqueue_one(unit: &mut Unit<'_>, org: OrgId, new: NewItem) -> Answer<Enqueued> {
+fn enqueue_one(
+    unit: &mut Unit<'_>,
+    insert: &mut CachedStatement<'_>,
+    org: OrgId,
+    new: NewItem,
+) -> Answer<Enqueued> {
     let mut item = new.into_row(unit.now);
     item.created_at = whole_microseconds(item.created_at);
     item.available_at = whole_microseconds(item.available_at);
-    let inserted = unit.execute(
-        INSERT,
-        params![
-            bytes(item.id.as_uuid()),
-            bytes(org.as_uuid()),
-            item.created_at.as_microsecond(),
-            item.updated_at.as_microsecond(),
-            bytes(item.created_by.as_uuid()),
-            item.kind.as_str(),
-            bytes(item.target_id.as_uuid()),
-            bytes(item.idempotency_key.as_uuid()),
-            bytes(item.request_id.as_uuid()),
-            item.traceparent,
-            item.lane.as_str(),
-            item.priority,
-            item.available_at.as_microsecond(),
-            item.max_attempts,
-            item.payload.as_str(),
-        ],
-    )?;
+    let inserted = insert.execute(params![
+        bytes(item.id.as_uuid()),
+        bytes(org.as_uuid()),
+        item.created_at.as_microsecond(),
+        item.updated_at.as_microsecond(),
+        bytes(item.created_by.as_uuid()),
+        item.kind.as_str(),
+        bytes(item.target_id.as_uuid()),
+        bytes(item.idempotency_key.as_uuid()),
+        bytes(item.request_id.as_uuid()),
+        item.traceparent,
+        item.lane.as_str(),
+        item.priority,
+        item.available_at.as_microsecond(),
+        item.max_attempts,
+        item.payload.as_str(),
+    ])?;
     if inserted == 1 {
         unit.hint(&item.lane);
         Ok(Enqueued::Inserted(item))

@@ -12,16 +12,22 @@ use rusqlite::{Connection, named_params, params};
 use crate::error::{Answer, Fault};
 use crate::rows::{self, Columns, bytes, item_columns};
 
-const BY_ID: &str = concat!(
+pub(super) const BY_ID: &str = concat!(
     "SELECT ",
     item_columns!(),
     " FROM work_items INDEXED BY work_items_id WHERE id = ?1"
 );
 
-const BY_KEY: &str = concat!(
+pub(super) const BY_KEY: &str = concat!(
     "SELECT ",
     item_columns!(),
     " FROM work_items INDEXED BY work_items_key WHERE org_id = ?1 AND idempotency_key = ?2"
+);
+
+pub(super) const BY_ID_OF_ORG: &str = concat!(
+    "SELECT ",
+    item_columns!(),
+    " FROM work_items INDEXED BY work_items_id WHERE id = ?1 AND org_id = ?2"
 );
 
 /// The item, whichever org has it: for a collision, which shows nothing of another org's row.
@@ -31,12 +37,7 @@ pub(super) fn any_org(db: &Connection, item: ItemId) -> Answer<Option<(OrgId, Wo
 }
 
 pub(super) fn get(db: &Connection, org: OrgId, item: ItemId) -> Answer<Option<WorkItem>> {
-    const SQL: &str = concat!(
-        "SELECT ",
-        item_columns!(),
-        " FROM work_items INDEXED BY work_items_id WHERE id = ?1 AND org_id = ?2"
-    );
-    let mut statement = db.prepare_cached(SQL)?;
+    let mut statement = db.prepare_cached(BY_ID_OF_ORG)?;
     let params = [bytes(item.as_uuid()), bytes(org.as_uuid())];
     Ok(rows::first(&mut statement, params, rows::item)?.map(|(_, item)| item))
 }
@@ -70,11 +71,11 @@ macro_rules! list_sql {
     };
 }
 
-const LIST: &str = list_sql!("work_items_org", "true");
-const LIST_QUEUED: &str = list_sql!("work_items_org_queued", "status = 'queued'");
-const LIST_CLAIMED: &str = list_sql!("work_items_claimed", "status = 'claimed'");
-const LIST_DONE: &str = list_sql!("work_items_org", "status = 'done'");
-const LIST_FAILED: &str = list_sql!("work_items_org_failed", "status = 'failed'");
+pub(super) const LIST: &str = list_sql!("work_items_org", "true");
+pub(super) const LIST_QUEUED: &str = list_sql!("work_items_org_queued", "status = 'queued'");
+pub(super) const LIST_CLAIMED: &str = list_sql!("work_items_claimed", "status = 'claimed'");
+pub(super) const LIST_DONE: &str = list_sql!("work_items_org", "status = 'done'");
+pub(super) const LIST_FAILED: &str = list_sql!("work_items_org_failed", "status = 'failed'");
 
 pub(super) fn list(
     db: &Connection,
@@ -106,7 +107,7 @@ pub(super) fn list(
     Ok(found.into_iter().map(|(_, item)| item).collect())
 }
 
-const MAINTENANCE_DUE: &str = "
+pub(super) const MAINTENANCE_DUE: &str = "
     SELECT org_id FROM work_items INDEXED BY work_items_claimed
     WHERE status = 'claimed' AND lease_expires_at <= ?1 AND org_id > ?2
     UNION
@@ -130,7 +131,7 @@ pub(super) fn maintenance_due(
     })
 }
 
-const UNAUDITED: &str = concat!(
+pub(super) const UNAUDITED: &str = concat!(
     "SELECT ",
     item_columns!(),
     " FROM work_items INDEXED BY work_items_unaudited
@@ -147,13 +148,13 @@ pub(super) fn unaudited(db: &Connection, org: OrgId, limit: u32) -> Answer<Vec<W
 }
 
 /// The next (lane, kind, priority) that has queued items, by one look-up in the index each.
-const NEXT_GROUP: &str = "
+pub(super) const NEXT_GROUP: &str = "
     SELECT lane, kind, priority FROM work_items INDEXED BY work_items_queue
     WHERE status = 'queued' AND (lane, kind, priority) > (?1, ?2, ?3)
     ORDER BY lane, kind, priority
     LIMIT 1";
 
-const READY: &str = "
+pub(super) const READY: &str = "
     SELECT count(*), min(available_at) FROM (
         SELECT available_at FROM work_items INDEXED BY work_items_queue
         WHERE status = 'queued' AND lane = ?1 AND kind = ?2 AND priority = ?3
@@ -162,7 +163,7 @@ const READY: &str = "
         LIMIT ?5
     )";
 
-const DELAYED: &str = "
+pub(super) const DELAYED: &str = "
     SELECT count(*) FROM (
         SELECT 1 FROM work_items INDEXED BY work_items_queue
         WHERE status = 'queued' AND lane = ?1 AND kind = ?2 AND priority = ?3
@@ -170,13 +171,13 @@ const DELAYED: &str = "
         LIMIT ?5
     )";
 
-const CLAIMED: &str = "
+pub(super) const CLAIMED: &str = "
     SELECT lane, count(*), sum(lease_expires_at <= ?1)
     FROM work_items INDEXED BY work_items_claimed
     WHERE status = 'claimed'
     GROUP BY lane";
 
-const DEAD: &str = "
+pub(super) const DEAD: &str = "
     SELECT count(*) FROM (
         SELECT 1 FROM work_items INDEXED BY work_items_dead
         WHERE status = 'failed' AND failure_code NOT IN ('cancelled', 'orphaned')

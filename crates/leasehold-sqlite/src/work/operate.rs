@@ -9,18 +9,18 @@ use crate::error::Answer;
 use crate::rows::bytes;
 use crate::writer::Unit;
 
-const CANCEL_QUEUED: &str = "
+pub(super) const CANCEL_QUEUED: &str = "
     UPDATE work_items INDEXED BY work_items_id
     SET status = 'failed', failure_code = ?5, audited_at = NULL, cancel_requested_at = ?4,
         updated_at = ?4, updated_by = ?3
     WHERE id = ?1 AND org_id = ?2 AND status = 'queued'";
 
-const REQUEST_CANCEL: &str = "
+pub(super) const REQUEST_CANCEL: &str = "
     UPDATE work_items INDEXED BY work_items_id
     SET cancel_requested_at = ?4, updated_at = ?4, updated_by = ?3
     WHERE id = ?1 AND org_id = ?2 AND status = 'claimed' AND cancel_requested_at IS NULL";
 
-const RETRY: &str = "
+pub(super) const RETRY: &str = "
     UPDATE work_items INDEXED BY work_items_id
     SET status = 'queued', available_at = ?4, attempts = 0, worker_losses = 0,
         last_error = NULL, failure_code = NULL, cancel_requested_at = NULL, audited_at = NULL,

@@ -5,28 +5,28 @@ use leasehold_core::rules::Transition;
 use leasehold_core::store::work::{Ended, Hold, Renewal, Renewed, Settled, Settlement};
 use leasehold_core::time::later;
 use leasehold_core::{ClaimToken, FailureCode, ItemId, ShortText, Status};
-use rusqlite::params;
+use rusqlite::{CachedStatement, params};
 
 use super::errors_max;
 use crate::error::Answer;
 use crate::rows::{self, Columns, bytes};
 use crate::writer::Unit;
 
-const RENEW: &str = include_str!("sql/renew.sql");
-const COMPLETE: &str = include_str!("sql/settle_complete.sql");
-const RETRY: &str = include_str!("sql/settle_retry.sql");
-const BURY: &str = include_str!("sql/settle_bury.sql");
-const GIVE_BACK: &str = include_str!("sql/settle_give_back.sql");
+pub(super) const RENEW: &str = include_str!("sql/renew.sql");
+pub(super) const COMPLETE: &str = include_str!("sql/settle_complete.sql");
+pub(super) const RETRY: &str = include_str!("sql/settle_retry.sql");
+pub(super) const BURY: &str = include_str!("sql/settle_bury.sql");
+pub(super) const GIVE_BACK: &str = include_str!("sql/settle_give_back.sql");
 
 /// Why a settle changed nothing: whether this very token settled the row last.
-const SETTLED_BY: &str = "
+pub(super) const SETTLED_BY: &str = "
     SELECT 1 FROM work_items INDEXED BY work_items_id
     WHERE id = ?1 AND org_id = ?2 AND settled_token = ?3
         AND (claim_token IS NULL OR claim_token <> ?3)";
 
-const LANE: &str = "SELECT lane FROM work_items INDEXED BY work_items_id WHERE id = ?1";
+pub(super) const LANE: &str = "SELECT lane FROM work_items INDEXED BY work_items_id WHERE id = ?1";
 
-const FAIL_ORPHANED: &str = "
+pub(super) const FAIL_ORPHANED: &str = "
     UPDATE work_items INDEXED BY work_items_id
     SET status = 'failed', failure_code = ?4, audited_at = NULL,
         claimed_by = NULL, claim_token = NULL, lease_expires_at = NULL,
@@ -37,14 +37,19 @@ const FAIL_ORPHANED: &str = "
 const NO_LEASE_NEEDED: i64 = i64::MIN;
 
 pub(super) fn renew(unit: &Unit<'_>, batch: &[Renewal]) -> Answer<Vec<Renewed>> {
+    let mut statement = unit.db.prepare_cached(RENEW)?;
     in_id_order(
         batch,
         |renewal| renewal.hold,
-        |renewal| renew_one(unit, renewal),
+        |renewal| renew_one(unit, &mut statement, renewal),
     )
 }
 
-fn renew_one(unit: &Unit<'_>, renewal: &Renewal) -> Answer<Renewed> {
+fn renew_one(
+    unit: &Unit<'_>,
+    statement: &mut CachedStatement<'_>,
+    renewal: &Renewal,
+) -> Answer<Renewed> {
     let Hold {
         org_id,
         item_id,
@@ -54,9 +59,8 @@ fn renew_one(unit: &Unit<'_>, renewal: &Renewal) -> Answer<Renewed> {
         Some(progress) => (Some(progress.percent), Some(progress.note.as_str())),
         None => (None, None),
     };
-    let mut statement = unit.db.prepare_cached(RENEW)?;
     let is_cancel_requested = rows::first(
-        &mut statement,
+        statement,
         params![
             bytes(item_id.as_uuid()),
             bytes(org_id.as_uuid()),
@@ -76,28 +80,31 @@ fn renew_one(unit: &Unit<'_>, renewal: &Renewal) -> Answer<Renewed> {
 }
 
 pub(super) fn settle(unit: &mut Unit<'_>, batch: &[Settlement]) -> Answer<Vec<Settled>> {
+    // The common one is looked up once for the batch, which is a tenth of its cost.
+    let mut complete = unit.db.prepare_cached(COMPLETE)?;
     in_id_order(
         batch,
         |settlement| settlement.hold,
-        |settlement| settle_one(unit, settlement),
+        |settlement| settle_one(unit, &mut complete, settlement),
     )
 }
 
-fn settle_one(unit: &mut Unit<'_>, settlement: &Settlement) -> Answer<Settled> {
+fn settle_one(
+    unit: &mut Unit<'_>,
+    complete: &mut CachedStatement<'_>,
+    settlement: &Settlement,
+) -> Answer<Settled> {
     let hold = settlement.hold;
     let ended = match &settlement.transition {
         Transition::Complete { result } => {
             let result = result.as_ref().map(leasehold_core::JsonObject::as_str);
-            let changed = unit.execute(
-                COMPLETE,
-                params![
-                    bytes(hold.item_id.as_uuid()),
-                    bytes(hold.org_id.as_uuid()),
-                    bytes(hold.token.as_uuid()),
-                    unit.now.as_microsecond(),
-                    result,
-                ],
-            )?;
+            let changed = complete.execute(params![
+                bytes(hold.item_id.as_uuid()),
+                bytes(hold.org_id.as_uuid()),
+                bytes(hold.token.as_uuid()),
+                unit.now.as_microsecond(),
+                result,
+            ])?;
             (changed == 1).then_some(Ended::Done)
         }
         Transition::Retry { failure, delay } => {

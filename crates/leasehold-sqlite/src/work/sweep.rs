@@ -14,27 +14,27 @@ use crate::error::Answer;
 use crate::rows::{self, Columns, bytes, item_columns};
 use crate::writer::Unit;
 
-const STALE: &str = "
+pub(super) const STALE: &str = "
     SELECT rowid, lane, attempts, max_attempts, cancel_requested_at IS NOT NULL
     FROM work_items INDEXED BY work_items_claimed
     WHERE status = 'claimed' AND org_id = ?1 AND lease_expires_at <= ?2
     ORDER BY id
     LIMIT ?3";
 
-const MOVE: &str = include_str!("sql/requeue_stale.sql");
+pub(super) const MOVE: &str = include_str!("sql/requeue_stale.sql");
 
-const READ: &str = concat!(
+pub(super) const READ: &str = concat!(
     "SELECT ",
     item_columns!(),
     " FROM work_items WHERE rowid = ?1"
 );
 
-const MARK_AUDITED: &str = "
+pub(super) const MARK_AUDITED: &str = "
     UPDATE work_items INDEXED BY work_items_id
     SET audited_at = ?4, updated_at = ?4, updated_by = zeroblob(16)
     WHERE id = ?1 AND org_id = ?2 AND status = 'failed' AND claim_seq = ?3 AND audited_at IS NULL";
 
-const PURGE: &str = "
+pub(super) const PURGE: &str = "
     DELETE FROM work_items WHERE rowid IN (
         SELECT rowid FROM work_items INDEXED BY work_items_finished
         WHERE status IN ('done', 'failed') AND updated_at <= ?1

@@ -3,6 +3,16 @@
 #[cfg(test)]
 mod harness;
 
+mod beside;
+mod busy;
+#[cfg(test)]
+mod commits;
+#[cfg(test)]
+mod migrations;
+#[cfg(test)]
+mod opening;
+mod real_process;
+
 mod contract {
     //! Every promise of the stores.
     use crate::harness::OneFile;

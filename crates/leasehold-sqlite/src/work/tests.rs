@@ -1,0 +1,179 @@
+//! How SQLite goes about each statement: none reads the table through, however large it grows.
+
+use std::sync::Arc;
+
+use leasehold_core::ManualClock;
+use rusqlite::Connection;
+
+use super::{claim, inspect, operate, settle, sweep};
+use crate::rows::item_columns;
+use crate::{Options, migrations};
+
+/// Partial indexes that hold only what is under way or owed: reading one through is cheap.
+const SMALL: &[&str] = &[
+    "work_items_claimed",
+    "work_items_unaudited",
+    "work_items_dead",
+];
+
+fn migrated() -> Connection {
+    let db = Connection::open_in_memory().unwrap();
+    let options = Options::new(Arc::new(ManualClock::default()));
+    migrations::apply(&db, &*options.clock).unwrap();
+    db
+}
+
+/// The steps of the plan, as SQLite words them.
+fn plan(db: &Connection, sql: &str) -> Vec<String> {
+    let mut statement = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+    let parameters = vec![rusqlite::types::Null; statement.parameter_count()];
+    let steps = statement
+        .query_map(rusqlite::params_from_iter(parameters), |row| {
+            row.get("detail")
+        })
+        .unwrap();
+    steps.map(Result::unwrap).collect()
+}
+
+#[track_caller]
+fn assert_searches(db: &Connection, sql: &str) {
+    let steps = plan(db, sql);
+    let of_table: Vec<&String> = steps
+        .iter()
+        .filter(|step| step.contains("work_items"))
+        .collect();
+    assert!(!of_table.is_empty(), "{sql}\nplan: {steps:#?}");
+    for step in of_table {
+        let is_small_scan = step.starts_with("SCAN work_items")
+            && SMALL
+                .iter()
+                .any(|index| step.contains(&format!("INDEX {index}")));
+        assert!(
+            step.starts_with("SEARCH work_items USING") || is_small_scan,
+            "{sql}\nplan: {steps:#?}"
+        );
+    }
+}
+
+#[track_caller]
+fn assert_does_not_sort(db: &Connection, sql: &str) {
+    let steps = plan(db, sql);
+    assert!(
+        !steps.iter().any(|step| step.contains("B-TREE")),
+        "{sql}\nplan: {steps:#?}"
+    );
+}
+
+#[test]
+fn a_claim_seeks_in_the_queue_and_takes_its_order_from_it() {
+    let db = migrated();
+    for sql in [claim::NEXT_PRIORITY, claim::DUE, claim::DUE_EXCEPT] {
+        assert_searches(&db, sql);
+        assert_does_not_sort(&db, sql);
+        let steps = plan(&db, sql);
+        assert!(
+            steps[0].contains("INDEX work_items_queue (lane=? AND kind=?"),
+            "{steps:#?}"
+        );
+    }
+    let due = plan(&db, claim::DUE);
+    assert!(
+        due[0].contains("available_at<?"),
+        "it reads on past what is due: {due:#?}"
+    );
+    for sql in [claim::HELD, claim::TAKE, claim::CLAIMS] {
+        assert_searches(&db, sql);
+    }
+}
+
+#[test]
+fn a_holder_finds_its_row_by_id() {
+    let db = migrated();
+    for sql in [
+        settle::RENEW,
+        settle::COMPLETE,
+        settle::RETRY,
+        settle::BURY,
+        settle::GIVE_BACK,
+        settle::SETTLED_BY,
+        settle::LANE,
+        settle::FAIL_ORPHANED,
+    ] {
+        assert_searches(&db, sql);
+        let steps = plan(&db, sql);
+        assert!(
+            steps[0].contains("work_items_id (id=?)"),
+            "{sql}\nplan: {steps:#?}"
+        );
+    }
+}
+
+#[test]
+fn the_sweep_reads_what_is_under_way_owed_or_old_enough() {
+    let db = migrated();
+    for sql in [
+        sweep::STALE,
+        sweep::MOVE,
+        sweep::READ,
+        sweep::MARK_AUDITED,
+        sweep::PURGE,
+    ] {
+        assert_searches(&db, sql);
+    }
+    for sql in [inspect::MAINTENANCE_DUE, inspect::UNAUDITED] {
+        assert_searches(&db, sql);
+    }
+    assert_does_not_sort(&db, sweep::PURGE);
+    assert_does_not_sort(&db, inspect::UNAUDITED);
+}
+
+#[test]
+fn operators_find_items_and_pages_by_index() {
+    let db = migrated();
+    for sql in [
+        operate::CANCEL_QUEUED,
+        operate::REQUEST_CANCEL,
+        operate::RETRY,
+        inspect::BY_ID,
+        inspect::BY_ID_OF_ORG,
+        inspect::BY_KEY,
+        inspect::LIST_CLAIMED,
+    ] {
+        assert_searches(&db, sql);
+    }
+    for sql in [
+        inspect::LIST,
+        inspect::LIST_QUEUED,
+        inspect::LIST_DONE,
+        inspect::LIST_FAILED,
+    ] {
+        assert_searches(&db, sql);
+        assert_does_not_sort(&db, sql);
+    }
+}
+
+#[test]
+fn gauges_count_in_indexes_alone() {
+    let db = migrated();
+    for sql in [
+        inspect::NEXT_GROUP,
+        inspect::READY,
+        inspect::DELAYED,
+        inspect::DEAD,
+    ] {
+        assert_searches(&db, sql);
+        let steps = plan(&db, sql);
+        assert!(
+            steps.iter().any(|step| step.contains("COVERING")),
+            "{sql} reads the table: {steps:#?}"
+        );
+    }
+    assert_searches(&db, inspect::CLAIMED);
+}
+
+#[test]
+fn a_claim_reads_the_columns_in_the_order_in_which_they_are_decoded() {
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let head = format!("SELECT rowid, {} FROM", words(item_columns!()));
+    assert!(words(claim::DUE).starts_with(&head), "{}", claim::DUE);
+}
