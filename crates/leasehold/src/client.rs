@@ -284,10 +284,11 @@ impl Client {
     }
 
     fn check(&self, item: &NewItem) -> Result<(), ClientError> {
-        if item.max_attempts == 0 {
-            return Err(ClientError::Invalid(
-                "max_attempts is 0; allow at least 1".to_owned(),
-            ));
+        if !(1..=ATTEMPTS_MAX).contains(&item.max_attempts) {
+            return Err(ClientError::Invalid(format!(
+                "max_attempts is {}; allow between 1 and {ATTEMPTS_MAX}",
+                item.max_attempts
+            )));
         }
         let bytes = item.payload.as_str().len();
         if bytes > self.payload_bytes_max {
@@ -315,6 +316,9 @@ impl Client {
         item
     }
 }
+
+/// More claims than any item should have, and few enough for every store's integers.
+const ATTEMPTS_MAX: u32 = 1_000_000;
 
 /// Enough workers to find one that knows a kind; more would only be counted.
 const EXPLAIN_WORKERS_MAX: u32 = 1_000;

@@ -1,11 +1,14 @@
 //! A worker's settings: defaults, and the rules each must pass before anything starts.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use leasehold_core::{Lane, NameError, WorkerId};
+use leasehold_core::{Kind, Lane, NameError, WorkerId};
 use uuid::Uuid;
+
+use crate::worker::KindSettings;
 
 /// How a worker claims, keeps, stops and maintains. Checked once, by [`WorkerSettings::check`].
 #[derive(Debug, Clone)]
@@ -75,6 +78,7 @@ impl Default for WorkerSettings {
 }
 
 const DAY: u64 = 24 * 60 * 60;
+const YEAR: u64 = 365 * DAY;
 
 /// A setting that breaks its rule: which, what it was, and what it must be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -154,7 +158,7 @@ impl WorkerSettings {
                 "item_retention",
                 self.item_retention,
                 secs(1),
-                secs(3_650 * DAY),
+                secs(10 * YEAR),
             ),
             ("stop_grace", self.stop_grace, ms(10), secs(3_600)),
             (
@@ -194,6 +198,42 @@ impl WorkerSettings {
         let text = format!("{}/{}/{}", self.name, std::process::id(), &start[..8]);
         WorkerId::parse(&text)
     }
+}
+
+/// Passes if what every kind says of itself keeps its rules: no item fails because of a setting, and
+/// none is retried without a pause.
+pub(crate) fn check_kinds(kinds: &BTreeMap<Kind, KindSettings>) -> Result<(), SettingsError> {
+    for (kind, settings) in kinds {
+        let retry = &settings.retry;
+        let longest = Duration::from_secs(YEAR);
+        let least = Duration::from_millis(1);
+        let durations = [
+            ("retry.base", retry.base, least),
+            ("retry.cap", retry.cap, retry.base),
+            (
+                "time_limit",
+                settings.time_limit.unwrap_or(longest),
+                Duration::from_millis(10),
+            ),
+        ];
+        for (setting, given, low) in durations {
+            if given < low || given > longest {
+                return Err(SettingsError {
+                    setting,
+                    given: format!("{given:?}"),
+                    rule: format!("between {low:?} and {longest:?} (kind {kind})"),
+                });
+            }
+        }
+        if !(0.0..=1.0).contains(&retry.jitter) {
+            return Err(SettingsError {
+                setting: "retry.jitter",
+                given: retry.jitter.to_string(),
+                rule: format!("a fraction from 0 to 1 (kind {kind})"),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Leaves room for the process and the random bits of a worker id.

@@ -135,3 +135,6 @@ fn panic_message(panic: Box<dyn Any + Send>) -> String {
     let _ = std::panic::catch_unwind(AssertUnwindSafe(move || drop(panic)));
     message
 }
+
+#[cfg(test)]
+mod tests;

@@ -244,3 +244,6 @@ impl<T: Serialize + Send> IntoOutcome for Json<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

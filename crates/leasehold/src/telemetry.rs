@@ -39,6 +39,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use crate::worker::Verdict;
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct KindOutcome {
     kind: String,
@@ -250,6 +252,33 @@ impl Metrics {
             "Claims whose lease is over",
             self.expired.clone(),
         );
+    }
+
+    /// Puts the series that will come on the page at zero, so that the first count of each is seen as
+    /// a rise and not as a beginning.
+    pub(crate) fn begin<'a>(&self, kinds: impl Iterator<Item = &'a Kind>) {
+        for kind in kinds {
+            let kind = kind.to_string();
+            let by_kind = ByKind { kind: kind.clone() };
+            drop(self.dead.get_or_create(&by_kind));
+            drop(self.run_seconds.get_or_create(&by_kind));
+            for outcome in Verdict::ALL.map(Verdict::name) {
+                let kind = kind.clone();
+                drop(self.finished.get_or_create(&KindOutcome { kind, outcome }));
+            }
+        }
+        for operation in ["claim", "renew", "settle"] {
+            drop(self.store_errors.get_or_create(&Operation { operation }));
+        }
+        for operation in ["renew", "settle"] {
+            drop(self.refused.get_or_create(&Operation { operation }));
+        }
+        for reason in ["refused", "doubted"] {
+            drop(self.lost.get_or_create(&Reason { reason }));
+        }
+        for outcome in ["kept", "cancel_requested", "lost", "error"] {
+            drop(self.renewals.get_or_create(&Outcome { outcome }));
+        }
     }
 
     /// The page that `/metrics` answers, in the OpenMetrics text format.

@@ -14,10 +14,10 @@ use leasehold_core::{ClaimToken, Clock, Kind, NameError, WorkerId};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::clock::SystemClock;
-use crate::config::{SettingsError, WorkerSettings};
+use crate::config::{self, SettingsError, WorkerSettings};
 use crate::executor::Executor;
 use crate::health::{self, Beat};
 use crate::shutdown::Stopper;
@@ -47,6 +47,7 @@ mod outages;
 mod settle;
 mod sweep;
 
+pub(crate) use dispatch::Verdict;
 pub use dispatch::{Ending, KindSettings};
 
 use dispatch::{Chance, Dispatch, DispatchSettings};
@@ -121,6 +122,7 @@ impl<S: Source, E: Executor> Worker<S, E> {
         if executor.kinds().is_empty() {
             return Err(WorkerError::NoKinds);
         }
+        config::check_kinds(executor.kinds())?;
         let port = match settings.health {
             Some(address) => {
                 Some(health::bind(address).map_err(|error| WorkerError::Port { address, error })?)
@@ -128,11 +130,13 @@ impl<S: Source, E: Executor> Worker<S, E> {
             None => None,
         };
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let metrics = Metrics::new();
+        metrics.begin(executor.kinds().keys());
         Ok(Self {
             source: Arc::new(source),
             executor: Arc::new(executor),
             id: settings.worker_id()?,
-            metrics: Arc::new(Metrics::new()),
+            metrics: Arc::new(metrics),
             beat: Arc::new(Beat::new(clock.clone(), settings.heartbeat_interval)),
             settings: Arc::new(settings),
             clock,
@@ -199,7 +203,8 @@ impl<S: Source, E: Executor> Worker<S, E> {
     /// As [`Worker::run`], with the loop and the keeper on the calling runtime as well.
     ///
     /// For tests with a paused clock: everything moves on one timeline. A handler that blocks starves
-    /// the keeper here, which is why [`Worker::run`] does otherwise.
+    /// the keeper here, which is why [`Worker::run`] does otherwise. Dropping the future is as a crash:
+    /// nothing is handed back, and handlers under way are left to themselves.
     ///
     /// # Errors
     /// As [`Worker::run`].
@@ -208,7 +213,7 @@ impl<S: Source, E: Executor> Worker<S, E> {
         let left = CancellationToken::new();
         let Parts { looping, keeping } = self.parts(Handle::current(), &stopper, left);
         let keeper_stop = CancellationToken::new();
-        let kept = tokio::spawn(keeping.run(keeper_stop.clone()));
+        let kept = AbortOnDropHandle::new(tokio::spawn(keeping.run(keeper_stop.clone())));
         let end = looping.run().await;
         keeper_stop.cancel();
         kept.await
@@ -316,7 +321,7 @@ struct Looping<S, E> {
 impl<S: Source, E: Executor> Looping<S, E> {
     async fn run(self) -> LoopEnd {
         let sweep_stop = CancellationToken::new();
-        let sweeping = tokio::spawn(self.sweep.run(sweep_stop.clone()));
+        let sweeping = AbortOnDropHandle::new(tokio::spawn(self.sweep.run(sweep_stop.clone())));
         let end = self.drive.run().await;
         sweep_stop.cancel();
         // A sweep that panicked has ended too; the loop's own end counts.
@@ -338,14 +343,13 @@ impl<S: Source> Keeping<S> {
     async fn run(self, stop: CancellationToken) {
         let serving = self
             .port
-            .map(|port| tokio::spawn(health::serve(port, self.beat, self.metrics)));
-        let living = tokio::spawn(self.liveness.run(stop.clone()));
+            .map(|port| tokio::spawn(health::serve(port, self.beat, self.metrics)))
+            .map(AbortOnDropHandle::new);
+        let living = AbortOnDropHandle::new(tokio::spawn(self.liveness.run(stop.clone())));
         self.keeper.run(stop).await;
         // Going offline is the last step but for the port, which answers until the end.
         let _ = living.await;
-        if let Some(serving) = serving {
-            serving.abort();
-        }
+        drop(serving);
     }
 }
 

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use leasehold_core::store::liveness::LiveWorker;
 use leasehold_core::store::work::PausedLane;
 use leasehold_core::time::age;
-use leasehold_core::{Status, WorkItem};
+use leasehold_core::{FailureCode, Status, WorkItem};
 
 /// What there is to say of one item.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,13 +79,15 @@ fn queued(
         let wait = age(item.available_at, now);
         reasons.push(format!("not before {} (in {wait:.1?})", item.available_at));
     }
-    if let (true, Some(error)) = (item.attempts > 0, &item.last_error) {
-        reasons.push(format!(
-            "attempt {} of {} ended: {error}",
-            item.attempts, item.max_attempts
-        ));
-    } else if let Some(note) = &item.last_error {
-        reasons.push(format!("handed back: {note}"));
+    if let Some(last) = &item.last_error {
+        let failed = item.errors.last().filter(|error| error.message == *last);
+        reasons.push(match failed {
+            Some(error) => format!(
+                "attempt {} of {} ended: {last}",
+                error.attempt, item.max_attempts
+            ),
+            None => format!("handed back: {last}"),
+        });
     }
     if reasons.is_empty() {
         let waited = age(now, item.available_at);
@@ -125,13 +127,24 @@ fn claimed(item: &WorkItem, now: Timestamp) -> (Vec<String>, Option<String>) {
 }
 
 fn failed(item: &WorkItem) -> (Vec<String>, Option<String>) {
-    let code = item
-        .failure_code
-        .as_ref()
-        .map_or("failed", |code| code.as_str());
+    let code = item.failure_code.as_ref().map(FailureCode::as_str);
+    let (at, retry) = (item.updated_at, item.id);
+    match code {
+        Some(FailureCode::CANCELLED) => {
+            let reasons = vec![format!("cancelled at {at}")];
+            return (reasons, Some(format!("to run it after all, retry {retry}")));
+        }
+        Some(FailureCode::ORPHANED) => {
+            let reasons = vec![format!("its org was gone at {at}, and its work with it")];
+            return (reasons, None);
+        }
+        _ => {}
+    }
     let mut reasons = vec![format!(
-        "failed for good at {} ({code}), after {} of {} attempts",
-        item.updated_at, item.attempts, item.max_attempts
+        "failed for good at {at} ({}), after {} of {} attempts",
+        code.unwrap_or("failed"),
+        item.attempts,
+        item.max_attempts
     )];
     if item.worker_losses > 0 {
         reasons.push(format!("its worker was lost {} times", item.worker_losses));
@@ -139,8 +152,9 @@ fn failed(item: &WorkItem) -> (Vec<String>, Option<String>) {
     if let Some(error) = &item.last_error {
         reasons.push(error.to_string());
     }
-    (
-        reasons,
-        Some(format!("correct the cause, then retry {}", item.id)),
-    )
+    let next = format!("correct the cause, then retry {retry}");
+    (reasons, Some(next))
 }
+
+#[cfg(test)]
+mod tests;

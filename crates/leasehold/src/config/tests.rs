@@ -16,7 +16,7 @@ const DURATIONS: [Setting; 10] = [
     ("drain_kill", |s, d| s.drain_kill = d),
 ];
 
-const TEN_YEARS: Duration = Duration::from_secs(3_650 * DAY);
+const TEN_YEARS: Duration = Duration::from_secs(10 * YEAR);
 
 /// Which of 0, 1 ms, 1 s, 5 s and ten years the setting takes.
 const MATRIX: [(&str, [bool; 5]); 10] = [

@@ -26,9 +26,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The first pass comes soon after the start, and not at the same moment in every worker.
 const FIRST_PASS_WITHIN: Duration = Duration::from_secs(2);
 
-/// Errors that never cease must not keep recovery off for ever: after so many passes in a row in which
-/// the sweep's own calls were answered, it recovers all the same.
-const HELD_OFF_MAX: u32 = 5;
+/// Errors that never cease must not keep recovery off for ever: once the sweep's own calls have been
+/// answered for this long, it recovers all the same.
+const HELD_OFF_MAX: Duration = Duration::from_secs(15);
 /// Calendars further apart than this are warned about.
 const SKEW_MAX: Duration = Duration::from_secs(5);
 
@@ -46,8 +46,8 @@ pub(super) struct Sweep<S> {
 struct Ring {
     /// A pass that ran out of budget goes on where it stopped.
     resume_after: Option<OrgId>,
-    /// How many passes in a row recovered nothing because the store had been out of reach.
-    held_off: u32,
+    /// Since when passes recover nothing, because the store was out of reach a moment ago.
+    held_off: Option<BootTime>,
 }
 
 /// What one pass did, for its log line.
@@ -81,7 +81,7 @@ impl<S: Source> Sweep<S> {
                 () = stop.cancelled() => return,
                 () = self.pass(&mut ring) => {}
             }
-            let next = if ring.held_off > 0 {
+            let next = if ring.held_off.is_some() {
                 CALM_AFTER.min(interval)
             } else {
                 interval
@@ -94,7 +94,8 @@ impl<S: Source> Sweep<S> {
         let began = self.clock.elapsed();
         let deadline = began + self.settings.sweep_budget;
         let mut pass = Pass::default();
-        let recovers = self.outages.is_calm(began) || ring.held_off > HELD_OFF_MAX;
+        let is_enough = |since: BootTime| began.since(since) >= HELD_OFF_MAX;
+        let recovers = self.outages.is_calm(began) || ring.held_off.is_some_and(is_enough);
         if recovers {
             self.recover(deadline, &mut ring.resume_after, &mut pass)
                 .await;
@@ -107,11 +108,11 @@ impl<S: Source> Sweep<S> {
             self.metrics.gauges(&gauges);
             self.judge_skew(gauges.now);
         }
-        ring.held_off = match (recovers, pass.errors) {
-            (true, _) => 0,
-            (false, 0) => ring.held_off + 1,
-            // The outage goes on: the wait begins when it is over.
-            (false, _) => 1,
+        ring.held_off = match ring.held_off {
+            _ if recovers => None,
+            Some(since) if pass.errors == 0 => Some(since),
+            // It goes on, or has just begun: the wait is counted from its end.
+            _ => Some(self.clock.elapsed()),
         };
         let length = self.clock.elapsed().since(began);
         self.metrics.swept(length, pass.requeued, pass.purged);

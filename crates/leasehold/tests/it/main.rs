@@ -1,12 +1,19 @@
 //! The runtime from outside: workers over real stores, with time and faults in the case's hands.
 
 mod attempts;
+mod blocking;
 mod cancelling;
 mod claiming;
-#[cfg(test)]
-mod harness;
+mod clocks;
 mod keeping;
+mod living;
+mod panics;
+mod settling;
+mod starting;
 mod stopping;
 mod sweeping;
+
+#[cfg(test)]
+mod harness;
 #[cfg(test)]
 mod trouble;

@@ -128,6 +128,19 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// Every verdict.
+    pub const ALL: [Self; 9] = [
+        Self::Done,
+        Self::Retried,
+        Self::Dead,
+        Self::Parked,
+        Self::Released,
+        Self::Cancelled,
+        Self::Conflict,
+        Self::LeaseLost,
+        Self::GivenUp,
+    ];
+
     /// The word for logs and metrics.
     pub const fn name(self) -> &'static str {
         match self {
