@@ -1,0 +1,146 @@
+//! The one place that looks at a database URL, and opens what it names.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use leasehold::{Client, SystemClock};
+use leasehold_sqlite::{OpenError, Options};
+
+use crate::failure::Failure;
+
+/// A database, as its URL named it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Database {
+    path: PathBuf,
+}
+
+/// Schemes that people have good reason to try, and what to say to each.
+const NOT_YET: &[&str] = &["postgres", "postgresql"];
+
+impl Database {
+    /// Reads `sqlite:PATH`, `sqlite://PATH` or a bare path.
+    ///
+    /// Only the scheme of anything else is repeated: the rest may hold a password.
+    pub(crate) fn parse(url: &str) -> Result<Self, Failure> {
+        let scheme = scheme_of(url);
+        let path = match scheme {
+            None => url,
+            Some("sqlite") => {
+                let rest = &url["sqlite:".len()..];
+                rest.strip_prefix("//").unwrap_or(rest)
+            }
+            Some(scheme) if NOT_YET.contains(&scheme) => {
+                return Err(Failure::cannot_open("this build has no Postgres yet")
+                    .because(format!("the database's URL begins with {scheme}:"))
+                    .remedy("give a file, such as --database sqlite:leasehold.db"));
+            }
+            Some(scheme) => {
+                return Err(Failure::cannot_open(format!(
+                    "{scheme}: is no database that is known here"
+                ))
+                .because("this build keeps its queue in a SQLite file")
+                .remedy("give a file, such as --database sqlite:leasehold.db"));
+            }
+        };
+        if path.is_empty() {
+            return Err(Failure::usage("the database's path is empty")
+                .because("--database (or LEASEHOLD_DATABASE) names no file")
+                .remedy("give a file, such as --database sqlite:leasehold.db"));
+        }
+        if scheme.is_some() && path.contains('?') {
+            return Err(Failure::usage("the database's URL has options after a ?")
+                .because("a file is opened in one way, so there is nothing to choose")
+                .remedy("leave the ? and what follows out"));
+        }
+        Ok(Self { path: path.into() })
+    }
+
+    /// Where the file is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens what is there: the file must exist and be of this build's schema.
+    pub(crate) fn open(&self) -> Result<Client, Failure> {
+        self.open_with(options().without_creating().without_migrating())
+    }
+
+    /// Opens the file, and creates it if there is none. One of an older schema is left as it is, for a
+    /// person to migrate: workers of an older build may be running on it.
+    pub(crate) fn open_or_create(&self) -> Result<Client, Failure> {
+        if self.path.exists() {
+            self.open()
+        } else {
+            self.open_with(options())
+        }
+    }
+
+    fn open_with(&self, options: Options) -> Result<Client, Failure> {
+        let store = leasehold_sqlite::open(&self.path, options).map_err(refusal)?;
+        Ok(Client::single_tenant(store.stores())?)
+    }
+}
+
+impl fmt::Display for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.path.display().fmt(f)
+    }
+}
+
+/// How a file is opened unless a command says otherwise.
+pub(crate) fn options() -> Options {
+    Options::new(Arc::new(SystemClock))
+}
+
+/// What stood in the way of opening a file, in our three lines.
+pub(crate) fn refusal(error: OpenError) -> Failure {
+    match error {
+        OpenError::Missing { path } => Failure::cannot_open(format!(
+            "there is no database at {}",
+            path.display()
+        ))
+        .because("this command works on what is there, so it creates none")
+        .remedy("`leasehold migrate` or `leasehold enqueue` creates it; --database names another"),
+        OpenError::NotAFile { path } => {
+            Failure::cannot_open(format!("{} is no database file", path.display()))
+                .because("several processes must be able to open it by its path")
+                .remedy("give the path of a file on a local disk")
+        }
+        OpenError::Unusable { path, source } => {
+            Failure::cannot_open(format!("the database at {} cannot be used", path.display()))
+                .because(source)
+                .remedy("check that it is a SQLite file on a local disk that you may write to")
+        }
+        OpenError::Schema { path, reason } => {
+            let (why, remedy) = reason.split_once("; ").unwrap_or((&reason, ""));
+            // The store speaks to programs, too; a person at the command line has one way.
+            let remedy = if remedy.contains("leasehold migrate") {
+                "run `leasehold migrate`"
+            } else {
+                remedy
+            };
+            Failure::cannot_open(format!(
+                "the database at {} does not fit this build",
+                path.display()
+            ))
+            .because(why)
+            .remedy(remedy)
+        }
+        other => Failure::cannot_open("the database cannot be opened").because(other),
+    }
+}
+
+/// The scheme, if the text has one: `word://…`, or one of the words that we know before a colon.
+fn scheme_of(url: &str) -> Option<&str> {
+    let (word, rest) = url.split_once(':')?;
+    let is_word = word.starts_with(|c: char| c.is_ascii_alphabetic())
+        && word
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
+    let is_known = word == "sqlite" || word == "file" || NOT_YET.contains(&word);
+    (is_word && (is_known || rest.starts_with("//"))).then_some(word)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,277 @@
+//! `leasehold enqueue`: puts work into the queue.
+
+use jiff::Timestamp;
+use leasehold::core::store::work::Enqueued;
+use leasehold::core::{Due, IdempotencyKey, Permission};
+use leasehold::{Client, ItemId, JsonObject, Kind, Lane, NewItem, WorkItem};
+use serde::Serialize;
+
+use crate::arguments::Common;
+use crate::database::Database;
+use crate::failure::{Answer, Failure};
+use crate::items::ItemDocument;
+use crate::names::{parse_id, parse_kind, parse_lane};
+use crate::screen::{SCHEMA, Screen};
+use crate::{block_on, payload, when};
+
+/// Put work into the queue.
+///
+/// Prints the id of each item, one a line. Creates the database if there is none.
+///
+/// Enqueueing again is safe with --key or --id: the item that is there is found and left as it is.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  leasehold enqueue SEND_INVOICE '{\"id\": 7}' --key invoice-7
+  leasehold enqueue REPORT @report.json --in 5m --lane slow
+  producer | leasehold enqueue IMPORT_ROW --batch -
+
+JSON: {\"schema\", \"fate\", \"item\"}, where fate is inserted, id_exists or key_exists; a batch gives
+{\"schema\", \"inserted\", \"items\": [item, …]}.")]
+pub(crate) struct Arguments {
+    /// What to do: a name in capitals such as `SEND_INVOICE`.
+    kind: String,
+
+    /// The payload: a JSON object, @file to read one, or - for standard input. `{}` if left out.
+    #[arg(value_name = "JSON | @FILE | -", conflicts_with = "batch")]
+    payload: Option<String>,
+
+    /// Not before that long from now: 90s, 5m, 1h30m, 2d.
+    #[arg(
+        long = "in",
+        value_name = "DURATION",
+        env = "LEASEHOLD_ENQUEUE_IN",
+        allow_hyphen_values = true,
+        conflicts_with = "at"
+    )]
+    delay: Option<String>,
+
+    /// Not before that instant, such as 2027-01-31T09:00:00Z.
+    #[arg(long, value_name = "RFC3339", env = "LEASEHOLD_ENQUEUE_AT")]
+    at: Option<String>,
+
+    /// Any text that names this piece of work: a second item with the same key is not made.
+    #[arg(
+        long,
+        value_name = "TEXT",
+        env = "LEASEHOLD_ENQUEUE_KEY",
+        conflicts_with = "batch"
+    )]
+    key: Option<String>,
+
+    /// Where it is routed; only workers of the lane claim it.
+    #[arg(
+        long,
+        visible_alias = "queue",
+        value_name = "LANE",
+        env = "LEASEHOLD_ENQUEUE_LANE",
+        default_value = "default"
+    )]
+    lane: String,
+
+    /// Lower goes first; may be negative.
+    #[arg(
+        long,
+        value_name = "N",
+        env = "LEASEHOLD_ENQUEUE_PRIORITY",
+        default_value_t = 0,
+        allow_negative_numbers = true
+    )]
+    priority: i16,
+
+    /// How often it may be tried before it is a dead letter.
+    #[arg(
+        long,
+        value_name = "N",
+        env = "LEASEHOLD_ENQUEUE_MAX_ATTEMPTS",
+        default_value_t = NewItem::MAX_ATTEMPTS,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
+    max_attempts: u32,
+
+    /// An id of your own, so that asking again finds the item.
+    #[arg(
+        long,
+        value_name = "UUID",
+        env = "LEASEHOLD_ENQUEUE_ID",
+        conflicts_with = "batch"
+    )]
+    id: Option<String>,
+
+    /// Enqueue one item for each line of a file of JSON objects, or of standard input: all or none.
+    #[arg(long, value_name = "FILE.jsonl | -", env = "LEASEHOLD_ENQUEUE_BATCH")]
+    batch: Option<String>,
+}
+
+pub(crate) fn run(
+    arguments: &Arguments,
+    common: &Common,
+    screen: &Screen,
+) -> Result<Answer, Failure> {
+    let template = Template::of(arguments)?;
+    let payloads = match &arguments.batch {
+        Some(file) => payload::lines(file)?,
+        None => vec![payload::one(arguments.payload.as_deref())?],
+    };
+    let database = Database::parse(&common.database)?;
+    block_on(async {
+        let client = database.open_or_create()?;
+        let now = client.stores().work.now().await?;
+        let items: Vec<NewItem> = payloads
+            .into_iter()
+            .map(|payload| template.item(payload, now, &client))
+            .collect();
+        let ids: Vec<ItemId> = items.iter().map(|item| item.id).collect();
+        let fates = enqueue(&client, items).await?;
+        for (id, fate) in ids.iter().zip(&fates) {
+            if matches!(fate, Enqueued::IdTaken) {
+                return Err(leasehold::ClientError::IdTaken(*id).into());
+            }
+        }
+        let fates: Vec<Fate<'_>> = fates.iter().filter_map(Fate::of).collect();
+        if arguments.batch.is_some() {
+            show_batch(&fates, screen)
+        } else {
+            show_one(&fates, now, screen)
+        }
+    })
+}
+
+/// What the items of one call have in common.
+struct Template {
+    kind: Kind,
+    lane: Lane,
+    due: Due,
+    key: Option<IdempotencyKey>,
+    id: Option<ItemId>,
+    priority: i16,
+    max_attempts: u32,
+}
+
+impl Template {
+    fn of(arguments: &Arguments) -> Result<Self, Failure> {
+        let due = match (&arguments.delay, &arguments.at) {
+            (Some(delay), _) => Due::After(when::duration("--in", delay)?),
+            (None, Some(instant)) => Due::At(when::instant("--at", instant)?),
+            (None, None) => Due::Now,
+        };
+        Ok(Self {
+            kind: parse_kind(&arguments.kind)?,
+            lane: parse_lane(&arguments.lane)?,
+            due,
+            key: arguments.key.as_deref().map(IdempotencyKey::from_text),
+            id: arguments.id.as_deref().map(parse_id).transpose()?,
+            priority: arguments.priority,
+            max_attempts: arguments.max_attempts,
+        })
+    }
+
+    fn item(&self, payload: JsonObject, now: Timestamp, client: &Client) -> NewItem {
+        let mut item = NewItem::new(self.kind.clone(), payload, now);
+        if let Some(id) = self.id {
+            item.id = id;
+            item.idempotency_key = IdempotencyKey::new(id.as_uuid());
+        }
+        if let Some(key) = self.key {
+            item.idempotency_key = key;
+        }
+        item.lane = self.lane.clone();
+        item.due = self.due;
+        item.priority = self.priority;
+        item.max_attempts = self.max_attempts;
+        item.created_by = client.context().user_id();
+        item.request_id = client.context().request().request_id;
+        item
+    }
+}
+
+/// Stores all of them or none: one call to the store is one transaction, where the client would take
+/// several for a long batch.
+async fn enqueue(client: &Client, items: Vec<NewItem>) -> Result<Vec<Enqueued>, Failure> {
+    let context = client.context();
+    context
+        .require(Permission::EnqueueWork)
+        .map_err(leasehold::ClientError::from)?;
+    Ok(client
+        .stores()
+        .work
+        .enqueue(context.org_id(), items)
+        .await?)
+}
+
+/// What became of one item.
+struct Fate<'a> {
+    name: &'static str,
+    item: &'a WorkItem,
+}
+
+impl<'a> Fate<'a> {
+    fn of(fate: &'a Enqueued) -> Option<Self> {
+        let (name, item) = match fate {
+            Enqueued::Inserted(item) => (INSERTED, item),
+            Enqueued::IdExists(item) => ("id_exists", item),
+            Enqueued::KeyExists(item) => ("key_exists", item),
+            Enqueued::IdTaken => return None,
+        };
+        Some(Self { name, item })
+    }
+}
+
+const INSERTED: &str = "inserted";
+
+fn show_one(fates: &[Fate<'_>], now: Timestamp, screen: &Screen) -> Result<Answer, Failure> {
+    let Some(Fate { name, item }) = fates.first() else {
+        return Err(Failure::failed("the database answered nothing"));
+    };
+    if screen.is_json() {
+        #[derive(Serialize)]
+        struct Document<'a> {
+            schema: u32,
+            fate: &'static str,
+            item: ItemDocument<'a>,
+        }
+        screen.object(&Document {
+            schema: SCHEMA,
+            fate: name,
+            item: ItemDocument::of(item),
+        })?;
+        return Ok(Answer::Yes);
+    }
+    screen.text(&item.id.to_string())?;
+    let (kind, lane, status) = (&item.kind, &item.lane, item.status);
+    screen.talk(&match *name {
+        INSERTED => format!(
+            "{kind} is queued on lane {lane}, due {}",
+            when::relative(now, item.available_at)
+        ),
+        "id_exists" => {
+            format!("an item of that id is there ({kind}, {status}); it is left as it is")
+        }
+        _ => format!("an item of that key is there ({kind}, {status}); it is left as it is"),
+    });
+    Ok(Answer::Yes)
+}
+
+fn show_batch(fates: &[Fate<'_>], screen: &Screen) -> Result<Answer, Failure> {
+    let inserted = fates.iter().filter(|fate| fate.name == INSERTED).count();
+    if screen.is_json() {
+        #[derive(Serialize)]
+        struct Document<'a> {
+            schema: u32,
+            inserted: usize,
+            items: Vec<ItemDocument<'a>>,
+        }
+        screen.object(&Document {
+            schema: SCHEMA,
+            inserted,
+            items: fates
+                .iter()
+                .map(|fate| ItemDocument::of(fate.item))
+                .collect(),
+        })?;
+        return Ok(Answer::Yes);
+    }
+    let ids: Vec<String> = fates.iter().map(|fate| fate.item.id.to_string()).collect();
+    screen.text(&ids.join("\n"))?;
+    screen.talk(&format!("{inserted} items are queued"));
+    Ok(Answer::Yes)
+}

@@ -1,0 +1,90 @@
+//! The `leasehold` command: a thin layer of words over the library.
+//!
+//! Standard output is data, standard error is talk. A command answers with an exit code
+//! ([`failure::Exit`]), prints tables for people, tab-separated columns into pipes, and with `--json`
+//! one object that carries `"schema": 1`.
+//!
+//! - [`arguments`]: the tree of commands, and what every command takes.
+//! - [`database`]: the one place that looks at a database URL.
+//! - [`screen`]: how answers are printed. [`failure`]: how refusals are.
+//! - [`enqueue`], [`items`], [`migrate`], [`health`], [`completions`]: one module per command.
+//! - [`demo`]: real work, three workers, one killed and one frozen.
+
+mod arguments;
+mod completions;
+mod database;
+mod demo;
+mod enqueue;
+mod failure;
+mod health;
+mod items;
+mod migrate;
+mod names;
+mod payload;
+mod screen;
+mod telling;
+mod when;
+
+use std::process::ExitCode;
+
+use arguments::{Arguments, Command};
+use failure::{Answer, Exit, Failure};
+use screen::Screen;
+
+/// Reads the arguments, runs the command and says how it went.
+pub fn main() -> ExitCode {
+    let arguments = match arguments::read() {
+        Ok(arguments) => arguments,
+        Err(error) => return unreadable(&error),
+    };
+    let screen = Screen::new(arguments.common.json);
+    telling::begin(arguments.common.verbose, arguments.command.quiet_level());
+    match run(arguments, &screen) {
+        Ok(answer) => answer.exit().into(),
+        Err(failure) => {
+            screen.refuse(&failure);
+            failure.exit().into()
+        }
+    }
+}
+
+/// What clap cannot read, it explains itself; help and version come this way, too.
+fn unreadable(error: &clap::Error) -> ExitCode {
+    let wants_json = std::env::args_os().any(|argument| argument == "--json");
+    if error.use_stderr() && wants_json {
+        let told = error.to_string();
+        let what = told.lines().next().unwrap_or_default();
+        let failure = Failure::usage(what.strip_prefix("error: ").unwrap_or(what))
+            .remedy("`leasehold --help` shows what there is");
+        Screen::new(true).refuse(&failure);
+        return failure.exit().into();
+    }
+    // A reader that has gone is no failure.
+    let _ = error.print();
+    match error.exit_code() {
+        0 => Exit::Done.into(),
+        _ => Exit::Usage.into(),
+    }
+}
+
+fn run(arguments: Arguments, screen: &Screen) -> Result<Answer, Failure> {
+    let common = &arguments.common;
+    match arguments.command {
+        Command::Demo(arguments) => demo::run(&arguments, common.verbose, screen),
+        Command::Enqueue(arguments) => enqueue::run(&arguments, common, screen),
+        Command::Items(arguments) => items::run(arguments, common, screen),
+        Command::Migrate(arguments) => migrate::run(&arguments, common, screen),
+        Command::Health(arguments) => health::run(&arguments, screen),
+        Command::Completions(arguments) => completions::run(&arguments),
+        Command::DemoWorker(arguments) => demo::work(&arguments),
+    }
+}
+
+/// Runs a command that mostly waits for the store, on this thread.
+fn block_on<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed("the runtime did not start").because(error))?
+        .block_on(command)
+}

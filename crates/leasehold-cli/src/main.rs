@@ -1,0 +1,5 @@
+//! The `leasehold` command.
+
+fn main() -> std::process::ExitCode {
+    leasehold_cli::main()
+}

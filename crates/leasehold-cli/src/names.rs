@@ -1,0 +1,58 @@
+//! Names and ids as people type them, refused with one that would do.
+
+use std::fmt::Display;
+
+use leasehold::core::NameError;
+use leasehold::core::text::clip;
+use leasehold::{ItemId, Kind, Lane, Status};
+
+use crate::failure::Failure;
+
+pub(crate) fn parse_status(text: &str) -> Result<Status, Failure> {
+    Status::parse(text).ok_or_else(|| {
+        let words: Vec<&str> = Status::ALL.iter().map(|status| status.as_str()).collect();
+        Failure::usage(format!("{text:?} is no status"))
+            .because("an item is in one of four")
+            .remedy(format!("choose one of {}", words.join(", ")))
+    })
+}
+
+pub(crate) fn parse_kind(text: &str) -> Result<Kind, Failure> {
+    Kind::parse(text).map_err(|error| {
+        let capitals = text.to_ascii_uppercase();
+        name_refused(&error, Kind::parse(&spelled(&capitals, '_')).ok())
+    })
+}
+
+pub(crate) fn parse_lane(text: &str) -> Result<Lane, Failure> {
+    Lane::parse(text).map_err(|error| name_refused(&error, Lane::parse(&spelled(text, '-')).ok()))
+}
+
+/// The library says what and why in one line; `near` is a name like it that would do.
+fn name_refused(error: &NameError, near: Option<impl Display>) -> Failure {
+    let told = error.to_string();
+    let (what, rule) = told.split_once(": ").unwrap_or((&told, ""));
+    let rule = rule.strip_prefix("use ").unwrap_or(rule);
+    let remedy = match near {
+        Some(near) => format!("write {near}"),
+        None => "choose another name".to_owned(),
+    };
+    Failure::usage(what)
+        .because(format!("such a name is {rule}"))
+        .remedy(remedy)
+}
+
+/// The text with every run of what is neither a letter nor a digit replaced by `joint`.
+fn spelled(text: &str, joint: char) -> String {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric());
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+    words.join(&joint.to_string())
+}
+
+pub(crate) fn parse_id(text: &str) -> Result<ItemId, Failure> {
+    text.parse().map_err(|_| {
+        Failure::usage(format!("{:?} is no item id", clip(text, 80)))
+            .because("an id is a UUID, such as 0197c2f4-7d0a-7000-8000-0123456789ab")
+            .remedy("copy it from `leasehold items list`")
+    })
+}

@@ -1,0 +1,52 @@
+//! What tables, columns and refusals look like.
+
+use super::*;
+
+fn sample() -> Vec<Vec<Field>> {
+    vec![
+        vec!["a".into(), Field::toned("done", Tone::Good), "first".into()],
+        vec![
+            "bcd".into(),
+            Field::toned("failed", Tone::Bad),
+            "second\tand\u{1b}[31m more\n".into(),
+        ],
+    ]
+}
+
+#[test]
+fn a_table_has_a_header_and_no_trailing_space() {
+    assert_eq!(
+        table(&["id", "status", "note"], &sample()),
+        "ID   STATUS  NOTE\n\
+         a    done    first\n\
+         bcd  failed  second and\u{fffd}[31m more\n"
+    );
+}
+
+#[test]
+fn columns_for_pipes_are_bare_and_one_line_each() {
+    assert_eq!(
+        columns(&sample()),
+        "a\tdone\tfirst\nbcd\tfailed\tsecond and\u{fffd}[31m more \n"
+    );
+}
+
+#[test]
+fn text_of_others_cannot_steer_the_terminal() {
+    assert_eq!(plain("a\u{1b}]0;x\u{7}b"), "a\u{fffd}]0;x\u{fffd}b");
+    assert_eq!(plain("a\u{202e}b"), "a\u{fffd}b");
+    assert_eq!(plain("Grüße, 世界"), "Grüße, 世界");
+}
+
+#[test]
+fn a_refusal_says_what_why_and_what_to_do() {
+    let failure = Failure::usage("it is wrong")
+        .because("it is so")
+        .remedy("do that");
+    let text = anstream::adapter::strip_str(&refusal_lines(&failure)).to_string();
+    assert_eq!(text, "error: it is wrong\n  why: it is so\n  try: do that");
+    assert_eq!(
+        refusal_object(&failure),
+        r#"{"schema":1,"error":{"exit":2,"what":"it is wrong","why":"it is so","remedy":"do that"}}"#
+    );
+}

@@ -1,0 +1,107 @@
+//! Help, version, completions and usage errors.
+
+use crate::harness::Place;
+
+#[test]
+fn version_and_help_are_data() {
+    let place = Place::new();
+    let version = place.run(&["--version"]);
+    assert_eq!(version.code, 0);
+    assert_eq!(
+        version.out,
+        concat!("leasehold ", env!("CARGO_PKG_VERSION"), "\n")
+    );
+
+    let help = place.run(&["--help"]);
+    assert_eq!(help.code, 0);
+    for word in [
+        "demo",
+        "enqueue",
+        "items",
+        "migrate",
+        "health",
+        "completions",
+        "Exit codes:",
+    ] {
+        assert!(help.out.contains(word), "{word}: {}", help.out);
+    }
+    assert!(!help.out.contains("demo-worker"), "{}", help.out);
+    for (code, meaning) in [
+        (0, "done"),
+        (1, "failed"),
+        (2, "usage"),
+        (3, "no"),
+        (4, "database"),
+    ] {
+        let line = help
+            .out
+            .lines()
+            .find(|line| line.starts_with(&format!("  {code}  ")));
+        assert!(line.is_some_and(|line| line.contains(meaning)), "{code}");
+    }
+}
+
+#[test]
+fn help_shows_variables_and_not_what_they_hold() {
+    let place = Place::new();
+    let output = place
+        .command(&["enqueue", "--help"])
+        .env("LEASEHOLD_DATABASE", "sqlite:secret-place.db")
+        .env("LEASEHOLD_ENQUEUE_KEY", "secret-key")
+        .output()
+        .expect("the command");
+    let help = String::from_utf8_lossy(&output.stdout);
+    assert!(help.contains("[env: LEASEHOLD_DATABASE]"), "{help}");
+    assert!(help.contains("[env: LEASEHOLD_ENQUEUE_KEY]"), "{help}");
+    assert!(!help.contains("secret"), "{help}");
+}
+
+#[test]
+fn environment_variables_stand_in_for_flags() {
+    let place = Place::new();
+    let output = place
+        .command(&["enqueue", "SEND"])
+        .env("LEASEHOLD_DATABASE", "sqlite://other.db")
+        .env("LEASEHOLD_ENQUEUE_LANE", "slow")
+        .env("LEASEHOLD_JSON", "1")
+        .output()
+        .expect("the command");
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("an object");
+    assert_eq!(answer["item"]["lane"], "slow");
+    assert!(place.path().join("other.db").exists());
+}
+
+#[test]
+fn a_misspelt_command_is_a_usage_error_in_words_and_as_an_object() {
+    let place = Place::new();
+    let ended = place.run(&["itmes"]);
+    assert_eq!((ended.code, ended.out.as_str()), (2, ""));
+    assert!(
+        ended.talk.contains("items"),
+        "no suggestion: {}",
+        ended.talk
+    );
+
+    let ended = place.run(&["items", "list", "--limit", "0", "--json"]);
+    assert_eq!((ended.code, ended.out.as_str()), (2, ""));
+    let answer: serde_json::Value = serde_json::from_str(&ended.talk).expect("an object");
+    assert_eq!(answer["schema"], 1);
+    assert_eq!(answer["error"]["exit"], 2);
+    assert!(
+        answer["error"]["what"]
+            .as_str()
+            .is_some_and(|what| what.contains("--limit"))
+    );
+}
+
+#[test]
+fn completions_are_scripts_of_what_people_type() {
+    let place = Place::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let ended = place.run(&["completions", shell]);
+        assert_eq!(ended.code, 0, "{}", ended.talk);
+        assert!(ended.out.contains("enqueue"), "{shell}");
+        assert!(!ended.out.contains("demo-worker"), "{shell}");
+    }
+    assert_eq!(place.run(&["completions", "dos"]).code, 2);
+}

@@ -1,0 +1,165 @@
+//! Looking at items, and operating on them.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::Stdio;
+
+use crate::harness::Place;
+
+const NOBODY: &str = "0197c2f4-7d0a-7000-8000-0123456789ab";
+
+#[test]
+fn an_item_goes_round_cancel_and_retry() {
+    let place = Place::new();
+    let id = place.enqueue(&["SEND", r#"{"id": 7}"#]);
+
+    let shown = place.json(&["items", "show", &id]);
+    assert_eq!(shown["item"]["status"], "queued");
+    assert_eq!(shown["item"]["payload_bytes"], 9);
+    assert!(shown["item"].get("payload").is_none());
+    let shown = place.json(&["items", "show", &id, "--payload"]);
+    assert_eq!(shown["item"]["payload"]["id"], 7);
+
+    let cancelled = place.json(&["items", "cancel", &id]);
+    assert_eq!(cancelled["items"][0]["answer"], "cancelled");
+    assert_eq!(cancelled["items"][0]["status"], "failed");
+    assert_eq!(
+        place.json(&["items", "show", &id])["item"]["failure_code"],
+        "cancelled"
+    );
+    let again = place.run(&["items", "cancel", &id]);
+    assert_eq!(
+        (again.code, again.out),
+        (3, format!("{id}\talready_over\n"))
+    );
+
+    assert_eq!(
+        place.json(&["items", "retry", &id])["items"][0]["answer"],
+        "queued"
+    );
+    let again = place.run(&["items", "retry", &id]);
+    assert_eq!((again.code, again.out), (3, format!("{id}\tnot_failed\n")));
+    assert!(again.talk.contains("is queued"), "{}", again.talk);
+    assert_eq!(
+        place.json(&["items", "show", &id])["item"]["status"],
+        "queued"
+    );
+}
+
+#[test]
+fn several_items_are_answered_one_by_one() {
+    let place = Place::new();
+    let one = place.enqueue(&["SEND"]);
+    let two = place.enqueue(&["SEND"]);
+    let ended = place.run(&["items", "cancel", &one, NOBODY, &two]);
+    assert_eq!(ended.code, 3);
+    assert_eq!(
+        ended.out,
+        format!("{one}\tcancelled\n{NOBODY}\tnot_found\n{two}\tcancelled\n")
+    );
+    assert_eq!(place.run(&["items", "retry", &one, &two]).code, 0);
+    // One that is no id refuses them all, before any is touched.
+    place.refused(2, &["items", "cancel", &one, "7"]);
+    assert_eq!(
+        place.json(&["items", "show", &one])["item"]["status"],
+        "queued"
+    );
+}
+
+#[test]
+fn an_unknown_item_is_a_no() {
+    let place = Place::new();
+    place.enqueue(&["SEND"]);
+    for command in ["show", "explain"] {
+        let talk = place.refused(3, &["items", command, NOBODY]);
+        assert!(talk.contains(NOBODY), "{talk}");
+        let ended = place.run(&["items", command, NOBODY, "--json"]);
+        assert_eq!((ended.code, ended.out.as_str()), (3, ""));
+        let answer: serde_json::Value = serde_json::from_str(&ended.talk).expect("an object");
+        assert_eq!(answer["error"]["exit"], 3);
+    }
+    place.refused(2, &["items", "show", "seven"]);
+}
+
+#[test]
+fn explain_says_why_it_waits_and_what_to_do() {
+    let place = Place::new();
+    let id = place.enqueue(&["SEND", "--in", "1h", "--lane", "slow"]);
+    let answer = place.json(&["items", "explain", &id]);
+    let reasons = answer["reasons"].as_array().expect("reasons");
+    assert!(!reasons.is_empty());
+    assert_eq!(answer["next"], "start a worker for the lane slow");
+    let text = place.run(&["items", "explain", &id]).out;
+    assert!(
+        text.contains("no live worker") && text.contains("next: start a worker"),
+        "{text}"
+    );
+}
+
+#[test]
+fn lists_are_filtered_and_paged() {
+    let place = Place::new();
+    let mut ids: Vec<String> = (0..5).map(|_| place.enqueue(&["SEND"])).collect();
+    place.enqueue(&["REPORT", "--lane", "slow"]);
+    place.run(&["items", "cancel", &ids[0]]);
+    ids.reverse();
+    let listed = |arguments: &[&str]| -> Vec<String> {
+        let ended = place.run(&[&["jobs", "ls"], arguments].concat());
+        assert_eq!(ended.code, 0, "{}", ended.talk);
+        let first = |line: &str| line.split('\t').next().map(str::to_owned);
+        ended.out.lines().filter_map(first).collect()
+    };
+    assert_eq!(listed(&["--kind", "SEND"]), ids);
+    assert_eq!(listed(&["--status", "failed"]), ids[4..]);
+    assert_eq!(listed(&["--queue", "slow"]).len(), 1);
+    assert_eq!(listed(&["--kind", "SEND", "--limit", "2"]), ids[..2]);
+    assert_eq!(
+        listed(&["--kind", "SEND", "--limit", "2", "--before", &ids[1]]),
+        ids[2..4]
+    );
+    assert_eq!(listed(&["--kind", "NOBODY"]).len(), 0);
+    let page = place.json(&["items", "list", "--kind", "SEND", "--limit", "2"]);
+    assert_eq!(page["next_before"], ids[1].as_str());
+    let all = place.json(&["items", "list"]);
+    assert!(all["next_before"].is_null());
+    place.refused(2, &["items", "list", "--status", "running"]);
+    place.refused(2, &["items", "list", "--kind", "send"]);
+    place.refused(2, &["items", "list", "--before", "7"]);
+    assert_eq!(place.run(&["items", "list", "--limit", "1001"]).code, 2);
+}
+
+#[test]
+fn columns_in_a_pipe_are_those_of_the_help() {
+    let place = Place::new();
+    place.enqueue(&["SEND"]);
+    let line = place.run(&["items", "list"]).out;
+    let columns: Vec<&str> = line.trim_end_matches('\n').split('\t').collect();
+    assert_eq!(columns.len(), 12, "{line:?}");
+    assert_eq!(columns[1..7], ["SEND", "default", "queued", "0", "3", "0"]);
+    assert!(columns[7].parse::<jiff::Timestamp>().is_ok(), "{line:?}");
+    assert!(!line.contains('\u{1b}'), "colour in a pipe: {line:?}");
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    let place = Place::new();
+    // More than a pipe holds, so that the command is still writing when its reader goes.
+    let ended = place.run_with(&["enqueue", "SEND", "--batch", "-"], "{}\n".repeat(1_000));
+    assert_eq!(ended.code, 0, "{}", ended.talk);
+    let lists: [&[&str]; 2] = [&[], &["--json"]];
+    for more in lists {
+        let mut child = place
+            .command(&[&["items", "list", "--limit", "1000"], more].concat())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the command");
+        let mut out = BufReader::with_capacity(64, child.stdout.take().expect("its output"));
+        out.fill_buf().expect("the first bytes");
+        drop(out);
+        let mut talk = String::new();
+        let mut stderr = child.stderr.take().expect("its talk");
+        stderr.read_to_string(&mut talk).expect("its talk");
+        assert_eq!(child.wait().expect("its end").code(), Some(0));
+        assert_eq!(talk, "");
+    }
+}

@@ -1,0 +1,11 @@
+//! The command as a person or a script uses it: arguments in, streams and an exit code out.
+
+mod demo;
+mod enqueue;
+#[cfg(test)]
+mod harness;
+#[cfg(test)]
+mod health;
+mod help;
+mod items;
+mod migrate;
