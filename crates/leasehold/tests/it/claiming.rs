@@ -3,13 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::core::store::tenancy::{MemberRole, MembershipRecord, OrgRecord};
-use leasehold::core::store::work::Enqueued;
-use leasehold::core::{NewItem, OrgId, RequestId, Role, UserId};
-use leasehold::{
-    HandlerError, InProcess, JsonObject, Kind, QueueSource, Run, Status, StoredTenancy,
-    WorkerSettings,
-};
+use leasehold::core::{NewItem, OrgId, RequestId, Role};
+use leasehold::{HandlerError, InProcess, JsonObject, Kind, Run, Status, WorkerSettings};
 use leasehold_testkit::fault::{Fault, Operation};
 use leasehold_testkit::probe::{Journal, Latch, Probe};
 
@@ -297,123 +292,6 @@ async fn burst(prepare: impl FnOnce(&Rig), settings: WorkerSettings, poll: Durat
     worker.stop().await;
 }
 
-async fn create_org(rig: &Rig) -> OrgId {
-    let org = OrgRecord {
-        id: OrgId::new(uuid::Uuid::now_v7()),
-        name: "an org".to_owned(),
-        created_at: crate::harness::timestamp(&*rig.clock),
-        deleted_at: None,
-    };
-    assert!(rig.stores.tenancy.create_org(&org).await.unwrap());
-    org.id
-}
-
-async fn enqueue_in(rig: &Rig, org: OrgId, by: UserId) -> leasehold::ItemId {
-    let mut item = rig.client.typed(&Job { n: 0 }).unwrap();
-    item.created_by = by;
-    let fates = rig.stores.work.enqueue(org, vec![item]).await.unwrap();
-    match &fates[0] {
-        Enqueued::Inserted(item) => item.id,
-        fate => panic!("{fate:?}"),
-    }
-}
-
-fn tenanted(rig: &Rig) -> QueueSource {
-    let stores = rig.faulty();
-    let tenancy = StoredTenancy::new(stores.tenancy.clone());
-    QueueSource::new(stores).with_tenancy(Arc::new(tenancy))
-}
-
-/// Facts 8.4: an item whose org is gone is failed and never handed out; the next item is claimed.
-#[tokio::test(start_paused = true)]
-async fn an_item_of_a_gone_org_ends_as_an_orphan_and_the_claim_goes_on() {
-    let rig = Rig::new();
-    let (gone, alive) = (create_org(&rig).await, create_org(&rig).await);
-    let orphans = [
-        enqueue_in(&rig, gone, UserId::NIL).await,
-        enqueue_in(&rig, gone, UserId::NIL).await,
-        enqueue_in(&rig, gone, UserId::NIL).await,
-    ];
-    let item = enqueue_in(&rig, alive, UserId::NIL).await;
-    rig.stores.tenancy.delete_org(gone).await.unwrap();
-    let seen = Journal::new();
-    let handler = {
-        let seen = seen.clone();
-        move |_: Job, run: Run| {
-            seen.note(run.item().id);
-            async {}
-        }
-    };
-    // One slot: the claim itself has to go on past the orphans.
-    let settings = WorkerSettings {
-        capacity: 1,
-        ..settings()
-    };
-    let worker = rig.start_on(tenanted(&rig), jobs(handler), settings);
-    assert_eq!(seen.wait_for(1).await, vec![item]);
-    for orphan in orphans {
-        let row = rig.stores.work.get(gone, orphan).await.unwrap().unwrap();
-        assert_eq!(row.status, Status::Failed);
-        assert_eq!(row.failure_code.unwrap().as_str(), "orphaned");
-    }
-    let stream = leasehold::core::store::events::Stream::Audit;
-    let audit = rig.stores.events.read_after(gone, stream, 0, 10).await;
-    assert!(audit.unwrap().is_empty(), "an orphan is not audited");
-    assert_eq!(worker.sum("leasehold_dead_letters_total"), 0.0);
-    worker.stop().await;
-}
-
-/// Facts 8.4: a departed member's item still runs, as the service; a member's own is attributed.
-#[tokio::test(start_paused = true)]
-async fn a_departed_members_item_runs_as_the_service() {
-    let rig = Rig::new();
-    let org = create_org(&rig).await;
-    let (present, departed) = (
-        UserId::new(uuid::Uuid::now_v7()),
-        UserId::new(uuid::Uuid::now_v7()),
-    );
-    for user_id in [present, departed] {
-        let member = MembershipRecord {
-            org_id: org,
-            user_id,
-            role: MemberRole::Member,
-        };
-        rig.stores.tenancy.put_membership(&member).await.unwrap();
-    }
-    let by_present = enqueue_in(&rig, org, present).await;
-    let by_departed = enqueue_in(&rig, org, departed).await;
-    rig.stores
-        .tenancy
-        .end_membership(org, departed)
-        .await
-        .unwrap();
-    let seen = Journal::new();
-    let handler = {
-        let seen = seen.clone();
-        move |_: Job, run: Run| {
-            let context = run.context();
-            seen.note((
-                run.item().id,
-                context.user_id(),
-                context.role(),
-                context.org_id(),
-            ));
-            async {}
-        }
-    };
-    let worker = rig.start_on(tenanted(&rig), jobs(handler), settings());
-    let mut runs = seen.wait_for(2).await;
-    runs.sort_by_key(|run| run.0 != by_present);
-    assert_eq!(
-        runs,
-        vec![
-            (by_present, present, Role::Service, org),
-            (by_departed, UserId::NIL, Role::Service, org)
-        ]
-    );
-    worker.stop().await;
-}
-
 /// With prefetch more is claimed than runs, and what waits is kept and started in turn.
 #[tokio::test(start_paused = true)]
 async fn prefetched_items_are_held_and_run_in_turn() {
@@ -443,49 +321,6 @@ async fn prefetched_items_are_held_and_run_in_turn() {
     assert_eq!(seen.wait_for(10).await, (0..10).collect::<Vec<_>>());
     assert_eq!(worker.sum("leasehold_lease_lost_total"), 0.0);
     assert_eq!(worker.stop().await.abandoned, 0);
-}
-
-/// A tenant cap holds over workers, and a capped org's next item starts when one of it ends.
-#[tokio::test(start_paused = true)]
-async fn a_tenant_cap_holds_across_workers() {
-    let rig = Rig::new();
-    let (greedy, modest) = (create_org(&rig).await, create_org(&rig).await);
-    for _ in 0..8 {
-        enqueue_in(&rig, greedy, UserId::NIL).await;
-    }
-    enqueue_in(&rig, modest, UserId::NIL).await;
-    let running = Journal::new();
-    let handler = {
-        let running = running.clone();
-        move |_: Job, run: Run| {
-            let running = running.clone();
-            async move {
-                running.note((run.context().org_id(), 1_i32));
-                pass(SEC).await;
-                running.note((run.context().org_id(), -1));
-            }
-        }
-    };
-    let capped = || WorkerSettings {
-        tenant_cap: Some(2),
-        ..settings()
-    };
-    let one = rig.start_on(tenanted(&rig), jobs(handler.clone()), capped());
-    let two = rig.start_on(tenanted(&rig), jobs(handler), capped());
-    let runs = running.wait_for(18).await;
-    let (mut now, mut most) = (0, 0);
-    for (org, change) in &runs {
-        if *org == greedy {
-            now += change;
-            most = most.max(now);
-        }
-    }
-    assert_eq!(most, 2);
-    // The modest org did not wait for the greedy one's eight.
-    let at = runs.iter().position(|run| *run == (modest, 1)).unwrap();
-    assert!(at <= 4, "{at}");
-    one.stop().await;
-    two.stop().await;
 }
 
 /// G6: the last attempt of an item that has lost a worker runs alone, and no neighbour beside it.

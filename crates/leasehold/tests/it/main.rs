@@ -4,6 +4,7 @@ mod attempts;
 mod blocking;
 mod cancelling;
 mod claiming;
+mod client;
 mod clocks;
 mod keeping;
 mod living;
@@ -12,6 +13,8 @@ mod settling;
 mod starting;
 mod stopping;
 mod sweeping;
+mod tenants;
+mod texts;
 
 #[cfg(test)]
 mod harness;
