@@ -5,7 +5,7 @@ use clap::builder::styling::{AnsiColor, Effects, Styles};
 use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::failure::EXIT_CODES;
-use crate::{completions, demo, enqueue, health, items, migrate};
+use crate::{bench, completions, demo, enqueue, health, items, migrate};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().effects(Effects::BOLD))
@@ -74,6 +74,7 @@ pub(crate) enum Command {
     Items(items::Arguments),
     Migrate(migrate::Arguments),
     Health(health::Arguments),
+    Bench(bench::Arguments),
     Completions(completions::Arguments),
     /// What the demo starts: one of its workers.
     #[command(hide = true)]

@@ -11,6 +11,7 @@
 //! - [`demo`]: real work, three workers, one killed and one frozen.
 
 mod arguments;
+mod bench;
 mod completions;
 mod database;
 mod demo;
@@ -73,6 +74,7 @@ fn run(arguments: Arguments, screen: &Screen) -> Result<Answer, Failure> {
         Command::Demo(arguments) => demo::run(&arguments, common.verbose, screen),
         Command::Enqueue(arguments) => enqueue::run(&arguments, common, screen),
         Command::Items(arguments) => items::run(arguments, common, screen),
+        Command::Bench(arguments) => bench::run(&arguments, screen),
         Command::Migrate(arguments) => migrate::run(&arguments, common, screen),
         Command::Health(arguments) => health::run(&arguments, screen),
         Command::Completions(arguments) => completions::run(&arguments),

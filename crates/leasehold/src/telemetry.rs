@@ -281,7 +281,7 @@ impl Metrics {
         }
     }
 
-    /// The page that `/metrics` answers, in the OpenMetrics text format.
+    /// The page that `/metrics` answers, in the `OpenMetrics` text format.
     pub fn encode(&self) -> String {
         let mut page = String::new();
         // Writing to a string does not fail.

@@ -1,0 +1,39 @@
+//! Runs each example as its reader would, and holds the README to the same text.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+const README: &str = include_str!("../../../README.md");
+const QUICKSTART: &str = include_str!("../../quickstart.rs");
+
+#[test]
+fn the_readme_shows_the_quickstart_to_the_letter() {
+    let (_, shown) = QUICKSTART.split_once("\n\nuse ").unwrap();
+    let block = format!("```rust\nuse {shown}```");
+    assert!(
+        README.contains(&block),
+        "the README's example and quickstart.rs have parted"
+    );
+}
+
+#[test]
+fn real_process_the_quickstart_runs_its_item_once_and_drains_on_term() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = || {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_quickstart"))
+            .current_dir(folder.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        (child, output)
+    };
+    let (mut child, mut output) = run();
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    assert_eq!(line, "welcoming user 7, attempt 1\n");
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert!(child.wait().unwrap().success(), "it drains and ends well");
+}
