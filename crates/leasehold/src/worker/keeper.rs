@@ -3,12 +3,14 @@
 //! It runs on a thread of its own with a small runtime of its own, so that neither a handler nor the
 //! loop can starve it. It decides nothing: [`super::trust`] does.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use jiff::{SignedDuration, Timestamp};
 use leasehold_core::store::work::{Renewal, Renewed};
 use leasehold_core::{BootTime, Clock, Hold, StoreError};
@@ -40,6 +42,17 @@ pub(super) struct Keeper<S> {
     pub(super) lease: Duration,
 }
 
+/// So many renewals may be under way at once: one that is slow, the next tries, and those of leases
+/// that have not fallen into step yet.
+const UNDER_WAY_MAX: usize = 8;
+
+/// Renewals under way, and when the one that carries a run's newest progress was sent.
+#[derive(Default)]
+struct UnderWay {
+    renewals: FuturesUnordered<Renewing>,
+    carried: HashMap<Hold, BootTime>,
+}
+
 type Renewing = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
 struct Answer {
@@ -51,7 +64,7 @@ struct Answer {
 impl<S: Source> Keeper<S> {
     /// Keeps until told to stop. Renewals go on during a drain: what is still held is still kept.
     pub(super) async fn run(self, stop: CancellationToken) {
-        let mut renewing: Option<Renewing> = None;
+        let mut way = UnderWay::default();
         // The loop may be slow to listen; the keeper never waits for it.
         let mut unheard = VecDeque::new();
         let mut watch = JumpWatch::new(&*self.clock);
@@ -66,8 +79,8 @@ impl<S: Source> Keeper<S> {
             }
             self.outages.look(now);
             self.announce(self.holdings.doubted(now), &mut unheard);
-            if renewing.is_none() {
-                renewing = self.renew(now);
+            if way.renewals.len() < UNDER_WAY_MAX {
+                self.renew(now, &mut way);
             }
             while let Some(event) = unheard.pop_front() {
                 if let Err(error) = self.events.try_send(event) {
@@ -83,22 +96,25 @@ impl<S: Source> Keeper<S> {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                answer = finished(&mut renewing) => {
-                    renewing = None;
-                    self.take(answer, &mut unheard);
-                }
+                Some(answer) = way.renewals.next() => self.take(way.kept(answer), &mut unheard),
                 () = tokio::time::sleep(pause) => {}
             }
         }
     }
 
-    fn renew(&self, now: BootTime) -> Option<Renewing> {
+    /// Sends what is due. A renewal that is not answered by the time of the next try is not given up
+    /// for it: a store that is slow, such as one whose lock somebody holds, answers both.
+    fn renew(&self, now: BootTime, way: &mut UnderWay) {
         let (batch, patience) = self.holdings.due(now);
         if batch.is_empty() {
-            return None;
+            return;
         }
+        let carrying = batch.iter().filter(|renewal| renewal.progress.is_some());
+        way.carried
+            .extend(carrying.map(|renewal| (renewal.hold, now)));
         let source = self.source.clone();
-        Some(Box::pin(async move {
+        let patience = patience * 2;
+        way.renewals.push(Box::pin(async move {
             let answers = match tokio::time::timeout(patience, source.renew(&batch)).await {
                 Ok(answers) => answers,
                 Err(_) => Err(StoreError::Unavailable(format!(
@@ -110,7 +126,7 @@ impl<S: Source> Keeper<S> {
                 batch,
                 answers,
             }
-        }))
+        }));
     }
 
     fn take(&self, answer: Answer, unheard: &mut VecDeque<Event>) {
@@ -171,10 +187,20 @@ impl<S: Source> Keeper<S> {
 /// A pause of nothing would spin while a renewal is under way.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 
-async fn finished(renewing: &mut Option<Renewing>) -> Answer {
-    match renewing {
-        Some(renewing) => renewing.await,
-        None => std::future::pending().await,
+impl UnderWay {
+    /// The answer, without the progress that a later renewal has overtaken.
+    fn kept(&mut self, mut answer: Answer) -> Answer {
+        for renewal in &mut answer.batch {
+            if renewal.progress.is_none() {
+                continue;
+            }
+            if self.carried.get(&renewal.hold) == Some(&answer.sent) {
+                self.carried.remove(&renewal.hold);
+            } else {
+                renewal.progress = None;
+            }
+        }
+        answer
     }
 }
 

@@ -217,6 +217,30 @@ async fn a_renewal_that_fails_and_then_one_that_stalls_come_to_the_same() {
     worker.stop().await;
 }
 
+/// LITE-1, the keeper's part: a store that makes a renewal wait, for less than a quarter of the lease,
+/// is waited for, and no error is made of it.
+#[tokio::test(start_paused = true)]
+async fn a_slow_renewal_is_waited_for_and_counts() {
+    let rig = Arc::new(Rig::new());
+    rig.enqueue(&Job { n: 0 }).await;
+    // Longer than until the next try, which waits as well.
+    rig.faults
+        .fail_next(Operation::Renew, Fault::Delay(LEASE / 5));
+    rig.faults
+        .fail_next(Operation::Renew, Fault::Delay(LEASE / 5));
+    let saw = Journal::new();
+    let source = rig.watched();
+    let calls = source.calls.clone();
+    let worker = rig.start_on(source, cooperative(&rig, &saw), leased(LEASE));
+    let start = began(&saw.wait_for(1).await);
+    pass(LEASE).await;
+    near(&moments(&calls, "renew", start)[..2], &[10, 15]);
+    assert_eq!(saw.entries().len(), 1);
+    assert_eq!(worker.sum("leasehold_store_errors_total"), 0.0);
+    assert_eq!(worker.sum("leasehold_lease_lost_total"), 0.0);
+    worker.stop().await;
+}
+
 /// A renewal that fails once costs nothing.
 #[tokio::test(start_paused = true)]
 async fn one_failed_renewal_does_not_disturb_the_run() {
@@ -524,6 +548,30 @@ async fn progress_reaches_the_item() {
     assert!(rig.elapsed() < LEASE / 2);
     gate.open();
     rig.until_status(id, Status::Done).await;
+    worker.stop().await;
+}
+
+/// A slow renewal that fails in the end does not put old progress over new.
+#[tokio::test(start_paused = true)]
+async fn progress_never_goes_back() {
+    let rig = Arc::new(Rig::new());
+    let id = rig.enqueue(&Job { n: 0 }).await;
+    // The first renewal hangs until it is given up; the second is answered meanwhile.
+    rig.faults
+        .fail_next(Operation::Renew, Fault::Delay(Duration::from_hours(1)));
+    let handler = |_: Job, run: Run| async move {
+        run.progress(10, "begun");
+        pass(LEASE * 5 / 16).await;
+        run.progress(20, "further");
+        pass(10 * LEASE).await;
+    };
+    let worker = rig.start(jobs(handler), leased(LEASE));
+    let newest = |item: &WorkItem| item.progress.as_ref().is_some_and(|p| p.percent == 20);
+    rig.until_item(id, newest).await;
+    for _ in 0..20 {
+        pass(LEASE / 8).await;
+        assert!(newest(&rig.item(id).await));
+    }
     worker.stop().await;
 }
 
