@@ -265,7 +265,7 @@ impl NewItem {
             available_at: match self.due {
                 Due::Now => now,
                 Due::After(delay) => crate::time::later(now, delay),
-                Due::At(instant) => instant,
+                Due::At(instant) => instant.min(crate::time::CALENDAR_END),
             },
             claimed_by: None,
             claim_token: None,

@@ -47,10 +47,15 @@ pub trait Clock: Send + Sync + Debug {
     fn elapsed(&self) -> BootTime;
 }
 
-/// `instant + duration`, stopping at the end of the calendar instead of failing.
+/// Where [`later`] stops: the calendar's last whole second, since what lies beyond it cannot be counted
+/// in the microseconds that stores keep.
+pub const CALENDAR_END: Timestamp = Timestamp::constant(253_402_207_200, 0);
+
+/// `instant + duration`, stopping at [`CALENDAR_END`] instead of failing.
 pub fn later(instant: Timestamp, duration: Duration) -> Timestamp {
     let duration = SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX);
-    instant.checked_add(duration).unwrap_or(Timestamp::MAX)
+    let later = instant.checked_add(duration).unwrap_or(CALENDAR_END);
+    later.min(CALENDAR_END)
 }
 
 /// `instant - duration`, stopping at the beginning of the calendar instead of failing.
