@@ -11,6 +11,7 @@ macro_rules! store_contract {
             clock {
                 the_clock_goes_forward
                 every_handle_reads_the_same_clock
+                a_duration_without_end_stops_at_the_end_of_the_calendar
             }
             enqueue {
                 an_item_is_stored_as_it_was_constructed
