@@ -18,6 +18,9 @@
 //! calls ([`writer`]). Renewals go first. A few read-only connections serve what only reads
 //! ([`readers`]).
 //!
+//! **In your own transaction**: tables of yours may live in the same file, and work may be enqueued
+//! together with a write of theirs ([`SqliteStore::enqueue_within`]).
+//!
 //! **Durable by default**: a call that answered survives a power cut. [`Durability::Normal`] trades
 //! that for speed, and says what it costs.
 //!
@@ -37,8 +40,12 @@ mod rows;
 mod schedules;
 mod store;
 mod tenancy;
+mod within;
 mod work;
 mod writer;
+
+/// The bindings whose transactions [`SqliteStore::enqueue_within`] takes.
+pub use rusqlite;
 
 pub use error::OpenError;
 pub use migrations::{MigrationStatus, migrate, status};

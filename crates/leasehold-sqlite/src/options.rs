@@ -35,6 +35,9 @@ impl Options {
     /// Longer than any transaction of ours, the first migration of a large file included.
     const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
+    /// SQLite counts in a small number of milliseconds; nobody means more than this.
+    const BUSY_TIMEOUT_MAX: Duration = Duration::from_hours(1);
+
     /// Durable, created and migrated as needed. `clock` is what the store takes its now from.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
@@ -53,10 +56,10 @@ impl Options {
     }
 
     /// How long a call waits for other processes' transactions before it answers
-    /// [`leasehold_core::StoreError::Retry`]. Whole milliseconds count.
+    /// [`leasehold_core::StoreError::Retry`]. Whole milliseconds count, up to an hour.
     pub fn with_busy_timeout(self, busy_timeout: Duration) -> Self {
         Self {
-            busy_timeout,
+            busy_timeout: busy_timeout.min(Self::BUSY_TIMEOUT_MAX),
             ..self
         }
     }

@@ -60,14 +60,8 @@ const PURGE: &str = "
 impl OutboxStore for SqliteStore {
     async fn append_outbox(&self, org: OrgId, rows: &[NewOutboxRow]) -> StoreResult<u32> {
         let rows = rows.to_vec();
-        self.write(rows.len(), move |unit| {
-            let mut new = 0;
-            for row in &rows {
-                new += u32::from(append(unit, org, row)?);
-            }
-            Ok(new)
-        })
-        .await
+        self.write(rows.len(), move |unit| append(unit, org, &rows))
+            .await
     }
 
     async fn claim_pending(&self, request: &PendingRequest) -> StoreResult<Vec<OutboxRow>> {
@@ -117,7 +111,16 @@ impl OutboxStore for SqliteStore {
     }
 }
 
-fn append(unit: &Unit<'_>, org: OrgId, row: &NewOutboxRow) -> Answer<bool> {
+/// Writes rows whose ids are not there. How many were new.
+pub(crate) fn append(unit: &Unit<'_>, org: OrgId, rows: &[NewOutboxRow]) -> Answer<u32> {
+    let mut new = 0;
+    for row in rows {
+        new += u32::from(append_one(unit, org, row)?);
+    }
+    Ok(new)
+}
+
+fn append_one(unit: &Unit<'_>, org: OrgId, row: &NewOutboxRow) -> Answer<bool> {
     let appended = unit.execute(
         APPEND,
         params![

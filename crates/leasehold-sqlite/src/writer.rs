@@ -171,7 +171,15 @@ pub(crate) struct Unit<'c> {
     hinted: BTreeSet<Lane>,
 }
 
-impl Unit<'_> {
+impl<'c> Unit<'c> {
+    pub(crate) const fn new(db: &'c Connection, now: Timestamp) -> Self {
+        Self {
+            db,
+            now,
+            hinted: BTreeSet::new(),
+        }
+    }
+
     /// Runs a statement that answers no rows; how many it changed.
     pub(crate) fn execute(&self, sql: &str, params: impl Params) -> Answer<usize> {
         Ok(self.db.prepare_cached(sql)?.execute(params)?)
@@ -397,11 +405,8 @@ impl Desk {
         mut operation: Box<dyn Operation>,
         round: &mut Round,
     ) -> Result<(), StoreError> {
-        let mut unit = Unit {
-            db: &self.db,
-            now: rows::whole_microseconds(self.clock.now()),
-            hinted: BTreeSet::new(),
-        };
+        let now = rows::whole_microseconds(self.clock.now());
+        let mut unit = Unit::new(&self.db, now);
         let applied = operation.apply(&mut unit);
         if applied.is_ok() {
             round.rows += operation.rows();

@@ -21,8 +21,7 @@ pub(super) const GIVE_BACK: &str = include_str!("sql/settle_give_back.sql");
 /// Why a settle changed nothing: whether this very token settled the row last.
 pub(super) const SETTLED_BY: &str = "
     SELECT 1 FROM work_items INDEXED BY work_items_id
-    WHERE id = ?1 AND org_id = ?2 AND settled_token = ?3
-        AND (claim_token IS NULL OR claim_token <> ?3)";
+    WHERE id = ?1 AND org_id = ?2 AND settled_token = ?3";
 
 pub(super) const LANE: &str = "SELECT lane FROM work_items INDEXED BY work_items_id WHERE id = ?1";
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use leasehold_core::ManualClock;
-use rusqlite::Connection;
+use rusqlite::{Connection, StatementStatus};
 
 use super::{claim, inspect, operate, settle, sweep};
 use crate::rows::item_columns;
@@ -176,4 +176,70 @@ fn a_claim_reads_the_columns_in_the_order_in_which_they_are_decoded() {
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let head = format!("SELECT rowid, {} FROM", words(item_columns!()));
     assert!(words(claim::DUE).starts_with(&head), "{}", claim::DUE);
+}
+
+/// How many steps of its program SQLite takes for a claim's page, and how many rows it answers.
+fn steps_and_rows(db: &Connection, sql: &str, parameters: impl rusqlite::Params) -> (i32, usize) {
+    let mut statement = db.prepare(sql).unwrap();
+    let mut rows = statement.query(parameters).unwrap();
+    let mut found = 0;
+    while rows.next().unwrap().is_some() {
+        found += 1;
+    }
+    drop(rows);
+    (statement.get_status(StatementStatus::VmStep), found)
+}
+
+/// Queued items by the number given, due at that microsecond.
+fn fill(db: &Connection, kind: &str, org: u8, due: std::ops::Range<u32>) {
+    let (from, to) = (due.start, due.end);
+    db.execute(
+        "WITH RECURSIVE number (n) AS (SELECT ?3 UNION ALL SELECT n + 1 FROM number WHERE n < ?4 - 1)
+         INSERT INTO work_items (
+            id, org_id, created_at, updated_at, created_by, updated_by, kind, target_id,
+            idempotency_key, request_id, lane, priority, status, available_at, max_attempts, payload
+         )
+         SELECT randomblob(16), unhex(printf('%032X', ?2)), 0, 0, zeroblob(16),
+            zeroblob(16), ?1, zeroblob(16), randomblob(16), zeroblob(16), 'default', 0, 'queued', n,
+            3, '{}'
+         FROM number",
+        rusqlite::params![kind, org, from, to],
+    )
+    .unwrap();
+}
+
+#[test]
+fn a_claim_costs_what_it_takes_whatever_waits_beside_it() {
+    let db = migrated();
+    fill(&db, "MINE", 1, 0..10);
+    let due = |now: i64| {
+        let before: &[u8] = &[];
+        let parameters = rusqlite::params!["default", "MINE", 0, i64::MIN, before, now, 1_000];
+        steps_and_rows(&db, claim::DUE, parameters)
+    };
+    let (alone, rows) = due(1_000);
+    assert_eq!(rows, 10);
+    // Delayed items of the kind, and due items of kinds that were not asked for, on either side.
+    fill(&db, "MINE", 1, 2_000..22_000);
+    fill(&db, "AAAA", 1, 0..20_000);
+    fill(&db, "ZZZZ", 1, 0..20_000);
+    let (beside, rows) = due(1_000);
+    assert_eq!(rows, 10);
+    // One more look may be needed to see that the next is not due.
+    assert!(beside <= alone + 10, "{beside} steps, and {alone} alone");
+}
+
+#[test]
+fn tenants_at_their_cap_are_passed_over_without_reading_their_rows() {
+    let db = migrated();
+    fill(&db, "MINE", 1, 0..20_000);
+    fill(&db, "MINE", 2, 20_000..20_010);
+    let full = format!("[\"{:032x}\"]", 1);
+    let before: &[u8] = &[];
+    let parameters =
+        rusqlite::params!["default", "MINE", 0, i64::MIN, before, 100_000, 1_000, full];
+    let (steps, rows) = steps_and_rows(&db, claim::DUE_EXCEPT, parameters);
+    assert_eq!(rows, 10);
+    // Sixteen for each entry of the index that is passed over; a row's columns alone are thirty.
+    assert!(steps < 20_000 * 20, "{steps} steps");
 }

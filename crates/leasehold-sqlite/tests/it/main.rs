@@ -8,10 +8,14 @@ mod busy;
 #[cfg(test)]
 mod commits;
 #[cfg(test)]
+mod like_memory;
+#[cfg(test)]
 mod migrations;
 #[cfg(test)]
 mod opening;
 mod real_process;
+#[cfg(test)]
+mod within;
 
 mod contract {
     //! Every promise of the stores.
