@@ -26,9 +26,10 @@
 //! its lease is no longer renewed, and whatever it ends in later is refused by the store or handed back.
 //!
 //! # Poison
-//! The last attempt of an item that has lost a worker runs alone: it waits until nothing else runs, and
-//! nothing is claimed or started beside it, so that it takes no neighbour along. Stuck runs are not
-//! waited for: they may never end.
+//! The last attempt of an item that has lost a worker runs alone: it waits until nothing else is held,
+//! and nothing is claimed or started beside it, so that it takes no neighbour along. What is merely
+//! held would be lost with the worker too, so that of several such items one is kept, the others are
+//! handed back, and settles under way are waited for. Stuck runs are not: they may never end.
 //!
 //! # The same item twice
 //! A worker that froze may claim an item again while its older run of it goes on. The newer claim
@@ -106,8 +107,8 @@ pub struct Dispatch {
     runs: BTreeMap<Hold, Run>,
     /// In the order of the claim.
     waiting: VecDeque<Hold>,
-    /// Those that must run with no other beside them.
-    waiting_alone: VecDeque<Hold>,
+    /// One that must run with no other beside it.
+    waiting_alone: Option<Hold>,
     running_alone: Option<Hold>,
     /// Slots taken, stuck ones included.
     occupied: u32,
@@ -153,7 +154,7 @@ impl Dispatch {
             chance,
             runs: BTreeMap::new(),
             waiting: VecDeque::new(),
-            waiting_alone: VecDeque::new(),
+            waiting_alone: None,
             running_alone: None,
             occupied: 0,
             stuck: 0,
@@ -249,9 +250,9 @@ impl Dispatch {
             };
             self.start(hold, now, out);
         }
-        if self.occupied == self.stuck
+        if self.held() == self.stuck as usize + 1
             && self.occupied < self.settings.capacity
-            && let Some(hold) = self.waiting_alone.pop_front()
+            && let Some(hold) = self.waiting_alone.take()
         {
             self.running_alone = Some(hold);
             self.start(hold, now, out);

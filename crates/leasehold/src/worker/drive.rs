@@ -57,6 +57,9 @@ pub(super) struct Drive<S, E> {
     pub(super) app: Arc<str>,
 }
 
+/// However long the lease, a store that is back after this is claimed from at once.
+const CLAIM_PATIENCE_MAX: Duration = Duration::from_secs(5);
+
 /// At the end of a drain, audit entries on their way get this long.
 const AUDITS_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -243,8 +246,9 @@ impl<S: Source, E: Executor> Drive<S, E> {
 
     fn claim(&self, request: ClaimRequest) -> Claiming {
         let source = self.source.clone();
-        // A claim that hangs is asked again with the same token, well within its trust window.
-        let patience = self.settings.lease / 4;
+        // A claim that hangs is asked again with the same token, well within its trust window, which
+        // is half the lease.
+        let patience = (self.settings.lease * 3 / 8).min(CLAIM_PATIENCE_MAX);
         Box::pin(async move {
             match tokio::time::timeout(patience, source.claim(&request)).await {
                 Ok(answer) => answer,

@@ -9,6 +9,8 @@ mod clocks;
 mod keeping;
 mod living;
 mod panics;
+#[cfg(test)]
+mod real_process;
 mod settling;
 mod starting;
 mod stopping;

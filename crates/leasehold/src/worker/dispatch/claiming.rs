@@ -72,7 +72,7 @@ impl Dispatch {
     /// How many items a claim may ask for. Items that wait to be settled take no slot, but no more of
     /// them are let pile up than there are slots: a store that cannot settle gets no new claims.
     fn free(&self) -> u32 {
-        if !self.waiting_alone.is_empty() || self.running_alone.is_some() {
+        if self.has_loner() {
             return 0;
         }
         let slots = self
@@ -214,11 +214,18 @@ impl Dispatch {
             self.write(hold, released_for(UNKNOWN_KIND_NOTE), out);
         } else if still_runs {
             self.write(hold, released_for(STILL_RUNS_NOTE), out);
+        } else if runs_alone && self.has_loner() {
+            self.write(hold, released_for(LONER_NOTE), out);
         } else if runs_alone {
-            self.waiting_alone.push_back(hold);
+            self.waiting_alone = Some(hold);
         } else {
             self.waiting.push_back(hold);
         }
+    }
+
+    /// Whether an item is held that must run with no other beside it.
+    const fn has_loner(&self) -> bool {
+        self.waiting_alone.is_some() || self.running_alone.is_some()
     }
 
     /// Stops what this worker still does under older holds on the item. Whether any of it goes on and
@@ -259,6 +266,7 @@ impl Dispatch {
 }
 
 const UNKNOWN_KIND_NOTE: &str = "this worker does not know the kind";
+const LONER_NOTE: &str = "this worker holds another last attempt, which runs alone";
 const STILL_RUNS_NOTE: &str = "this worker still runs an earlier attempt of the item";
 
 /// For another worker to take, and not at once: the next claim may well be this worker's own.

@@ -60,7 +60,7 @@ impl Dispatch {
         match run.state {
             State::Waiting => {
                 self.waiting.retain(|waiting| *waiting != hold);
-                self.waiting_alone.retain(|waiting| *waiting != hold);
+                self.waiting_alone = self.waiting_alone.filter(|waiting| *waiting != hold);
                 if reason == StopReason::LeaseLost {
                     self.drop_lost(hold, out);
                 } else {

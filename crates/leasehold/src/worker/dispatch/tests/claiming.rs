@@ -244,19 +244,28 @@ fn a_poison_item_waits_for_the_others_and_runs_alone() {
     assert_eq!(bench.tell(20, Event::Hint), [""; 0], "nothing is claimed");
     assert_eq!(bench.play(100_000), [""; 0]);
     let actions = bench.tell(30, ended(2, 1, done()));
-    assert_eq!(actions, ["settle 2#1 done", "start 1"]);
+    assert_eq!(
+        actions,
+        ["settle 2#1 done"],
+        "its settle is not lost either"
+    );
+    let actions = bench.tell(35, settled(2, 1, Ended::Done));
+    assert_eq!(actions, ["forget 2#1", "note 2#1 done", "start 1"]);
     assert_eq!(bench.tell(40, Event::Hint), [""; 0]);
     let actions = bench.tell(50, ended(1, 1, done()));
     assert_eq!(actions, ["settle 1#1 done", "claim #2 up to 2"]);
 }
 
 #[test]
-fn two_poison_items_run_one_after_the_other() {
+fn of_two_poison_items_one_is_handed_back_before_the_other_starts() {
     let mut bench = Bench::new();
     let actions = bench.tell(10, Event::Claimed(Ok(vec![poison(1), poison(2)])));
-    assert_eq!(actions, ["hold 1#1 2#1 from 0", "start 1"]);
-    let actions = bench.tell(20, ended(1, 1, done()));
-    assert_eq!(actions, ["settle 1#1 done", "start 2"]);
+    let note = "this worker holds another last attempt, which runs alone";
+    let handed_back = format!("settle 2#1 release after 1000: {note}");
+    assert_eq!(actions, ["hold 1#1 2#1 from 0", handed_back.as_str()]);
+    let actions = bench.tell(20, settled(2, 1, Ended::Queued));
+    assert_eq!(actions, ["forget 2#1", "note 2#1 released", "start 1"]);
+    assert_eq!(bench.tell(30, Event::Hint), [""; 0], "nothing is claimed");
 }
 
 #[test]
