@@ -12,19 +12,23 @@
 //!
 //! The thread also notices what other processes commit, by `PRAGMA data_version`, and hints.
 
+mod foreign;
+mod operation;
+
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle, Thread};
-use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
 use leasehold_core::store::StoreResult;
 use leasehold_core::{Clock, Lane, StoreError};
-use rusqlite::{Connection, Params};
+use rusqlite::Connection;
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
 
+use self::foreign::{FOREIGN_POLL, Foreign};
+pub(crate) use self::operation::Unit;
+use self::operation::{Call, Operation};
 use crate::error::{Answer, Fault};
 use crate::hints::Board;
 use crate::rows;
@@ -36,10 +40,6 @@ const WAITING_MAX: usize = 1_024;
 /// holds the file's lock, and its first caller waits for it.
 const OPERATIONS_MAX: usize = 1_024;
 const ROWS_MAX: usize = 8_192;
-
-/// How often other processes' commits are looked for: what a hint may be late by. A look costs
-/// microseconds.
-const FOREIGN_POLL: Duration = Duration::from_millis(100);
 
 /// What the writer has done since it started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -90,10 +90,7 @@ impl Writer {
         let (renewals, from_renewals) = mpsc::channel(WAITING_MAX);
         let (ordinary, from_ordinary) = mpsc::channel(WAITING_MAX);
         let counters = Arc::new(Counters::default());
-        let foreign = Foreign {
-            version: data_version(&db),
-            looked_at: None,
-        };
+        let foreign = Foreign::since_now(&db);
         let desk = Desk {
             db,
             clock,
@@ -123,12 +120,7 @@ impl Writer {
         F: FnOnce(&mut Unit<'_>) -> Answer<T> + Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
-        let operation = Box::new(Call {
-            rows,
-            work: Some(work),
-            outcome: None,
-            reply,
-        });
+        let operation = Box::new(Call::new(rows, work, reply));
         let queues = self.queues.as_ref().ok_or_else(closed)?;
         let queue = match urgency {
             Urgency::Renewal => &queues.renewals,
@@ -160,90 +152,6 @@ impl Drop for Writer {
             // A thread that panicked has nothing left to wait for.
             let _ = thread.join();
         }
-    }
-}
-
-/// What an operation works with: the transaction, the store's now, and the hints to give after it.
-pub(crate) struct Unit<'c> {
-    pub(crate) db: &'c Connection,
-    /// Whole microseconds, as the file keeps them.
-    pub(crate) now: Timestamp,
-    hinted: BTreeSet<Lane>,
-}
-
-impl<'c> Unit<'c> {
-    pub(crate) const fn new(db: &'c Connection, now: Timestamp) -> Self {
-        Self {
-            db,
-            now,
-            hinted: BTreeSet::new(),
-        }
-    }
-
-    /// Runs a statement that answers no rows; how many it changed.
-    pub(crate) fn execute(&self, sql: &str, params: impl Params) -> Answer<usize> {
-        Ok(self.db.prepare_cached(sql)?.execute(params)?)
-    }
-
-    /// Hints the lane after the commit.
-    pub(crate) fn hint(&mut self, lane: &Lane) {
-        if !self.hinted.contains(lane) {
-            self.hinted.insert(lane.clone());
-        }
-    }
-}
-
-trait Operation: Send {
-    /// Whether nobody waits for the answer any more.
-    fn is_abandoned(&self) -> bool;
-    /// About how many rows it writes.
-    fn rows(&self) -> usize;
-    /// Does the work and keeps its answer. If it failed, what it wrote must go.
-    fn apply(&mut self, unit: &mut Unit<'_>) -> Result<(), StoreError>;
-    /// Sends the kept answer, or the error that undid it.
-    fn answer(self: Box<Self>, undone_by: Option<&StoreError>);
-}
-
-struct Call<T, F> {
-    rows: usize,
-    work: Option<F>,
-    outcome: Option<StoreResult<T>>,
-    reply: oneshot::Sender<StoreResult<T>>,
-}
-
-impl<T, F> Operation for Call<T, F>
-where
-    T: Send,
-    F: FnOnce(&mut Unit<'_>) -> Answer<T> + Send,
-{
-    fn is_abandoned(&self) -> bool {
-        self.reply.is_closed()
-    }
-
-    fn rows(&self) -> usize {
-        self.rows
-    }
-
-    fn apply(&mut self, unit: &mut Unit<'_>) -> Result<(), StoreError> {
-        let outcome = match self.work.take() {
-            Some(work) => work(unit).map_err(StoreError::from),
-            None => Err(closed()),
-        };
-        let failed = outcome.as_ref().err().cloned();
-        self.outcome = Some(outcome);
-        failed.map_or(Ok(()), Err)
-    }
-
-    fn answer(self: Box<Self>, undone_by: Option<&StoreError>) {
-        let outcome = match (self.outcome, undone_by) {
-            // Its own error says more than what undid the rest.
-            (Some(Err(error)), _) => Err(error),
-            (_, Some(error)) => Err(error.clone()),
-            (Some(outcome), None) => outcome,
-            (None, None) => Err(closed()),
-        };
-        // Nobody may be left to take the answer; the promises say how it is asked again.
-        let _ = self.reply.send(outcome);
     }
 }
 
@@ -435,39 +343,9 @@ impl Desk {
     }
 }
 
-/// What other processes have committed. SQLite's counter leaves out this connection's own commits,
-/// and the readers commit nothing.
-struct Foreign {
-    version: Option<i64>,
-    looked_at: Option<Instant>,
-}
-
-impl Foreign {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "paces looks at a real file that real processes write; no decision hangs on it"
-    )]
-    fn has_committed(&mut self, db: &Connection) -> bool {
-        let now = Instant::now();
-        let is_early = |at| now.duration_since(at) < FOREIGN_POLL;
-        if self.looked_at.is_some_and(is_early) {
-            return false;
-        }
-        self.looked_at = Some(now);
-        let Some(version) = data_version(db) else {
-            return false;
-        };
-        self.version.replace(version) != Some(version)
-    }
-}
-
-/// A number that changes when another connection commits. Failing to read it costs one poll of the
-/// worker's, and what is wrong shows in the next call.
-fn data_version(db: &Connection) -> Option<i64> {
-    let mut statement = db.prepare_cached("PRAGMA data_version").ok()?;
-    statement.query_row((), |row| row.get(0)).ok()
-}
-
 fn closed() -> StoreError {
     StoreError::Failed("the store was closed".to_owned())
 }
+
+#[cfg(test)]
+mod tests;
