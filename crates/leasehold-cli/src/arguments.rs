@@ -60,7 +60,7 @@ pub(crate) struct Common {
     )]
     pub(crate) json: bool,
 
-    /// Say more on standard error; twice for much more.
+    /// Say more on standard error; twice for much more. `LEASEHOLD_LOG` chooses in detail.
     #[arg(short, long, global = true, env = "LEASEHOLD_VERBOSE", action = ArgAction::Count)]
     pub(crate) verbose: u8,
 }

@@ -66,7 +66,7 @@ JSON: {\"schema\", \"kept\", \"items\", \"done_once\", \"rescued\": {\"killed\",
 \"duplicates\", \"lost\", \"failed\", \"unexplained\", \"mismatched\", \"changed\", \"manifest\", \"database\"}; \
 kept says whether every promise was.")]
 pub(crate) struct Arguments {
-    /// Whose files.
+    /// The folder; this one if left out.
     #[arg(value_name = "DIR", default_value = ".", hide_default_value = true)]
     folder: PathBuf,
 
@@ -146,7 +146,7 @@ async fn perform(
         .manifest
         .clone()
         .unwrap_or_else(|| home.path().join("manifest.jsonl"));
-    let manifest = Manifest::write(&path, played.digests())?;
+    let manifest = Manifest::write(&path, &played.hashed)?;
     let checked = manifest.check(&arguments.folder, &scan).await?;
     narrator.say(&checked.summary());
     Ok(Account::new(&played, checked, path))

@@ -39,8 +39,8 @@ pub fn main() -> ExitCode {
         Err(error) => return unreadable(&error),
     };
     let screen = Screen::new(arguments.common.json);
-    telling::begin(arguments.common.verbose, arguments.command.quiet_level());
-    match run(arguments, &screen) {
+    let told = telling::begin(arguments.common.verbose, arguments.command.quiet_level());
+    match told.and_then(|()| run(arguments, &screen)) {
         Ok(answer) => answer.exit().into(),
         Err(failure) => {
             screen.refuse(&failure);

@@ -4,22 +4,32 @@ use std::io::IsTerminal as _;
 
 use tracing_subscriber::EnvFilter;
 
+use crate::failure::Failure;
+
 /// Which lines are shown, in the words of `tracing-subscriber`; stands over `-v`.
 const FILTER_VARIABLE: &str = "LEASEHOLD_LOG";
 
 /// Shows what the library tells, from `quiet` on, or more of it with `-v`.
-pub(crate) fn begin(verbose: u8, quiet: &str) {
+pub(crate) fn begin(verbose: u8, quiet: &str) -> Result<(), Failure> {
     let level = match verbose {
         0 => quiet,
         1 => "info",
         2 => "debug",
         _ => "trace",
     };
-    let filter = EnvFilter::try_from_env(FILTER_VARIABLE).unwrap_or_else(|_| EnvFilter::new(level));
+    let filter = match std::env::var(FILTER_VARIABLE) {
+        Ok(chosen) if !chosen.is_empty() => EnvFilter::try_new(&chosen).map_err(|error| {
+            Failure::usage(format!("{FILTER_VARIABLE} cannot be read"))
+                .because(error)
+                .remedy("set it to something like info, or leasehold=debug,warn")
+        })?,
+        _ => EnvFilter::new(level),
+    };
     let told = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal());
     // Somebody else may have begun in the same process, as tests do; then theirs it is.
     let _ = told.try_init();
+    Ok(())
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
 use super::manifest::Checked;
@@ -97,11 +98,16 @@ impl Account {
             screen.talk(&format!("database: {queue}; look at it with"));
             screen.talk(&format!("  leasehold items list --database {queue}"));
         }
-        screen.talk(if self.kept {
-            "every promise was kept"
+        let (colour, verdict) = if self.kept {
+            (AnsiColor::Green, "every promise was kept")
         } else {
-            "A PROMISE WAS BROKEN; please report it, with the database"
-        });
+            (
+                AnsiColor::Red,
+                "a promise was broken; please report it, with the database",
+            )
+        };
+        let style = Style::new().bold().fg_color(Some(colour.into()));
+        screen.talk(&format!("{style}{verdict}{style:#}"));
         Ok(())
     }
 
@@ -143,7 +149,7 @@ impl Account {
             "lost",
             self.lost as u64,
             must_be(self.lost == 0),
-            String::new(),
+            "items that are neither done nor failed".to_owned(),
         );
         for (name, count, tone, note) in [
             (
@@ -178,3 +184,6 @@ impl Account {
         rows
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -93,7 +93,7 @@ struct LeftOut {
     special: usize,
     large: usize,
     unreadable: Vec<String>,
-    cut: Option<&'static str>,
+    cut: Option<String>,
 }
 
 /// So many unreadable files are named; the rest are counted.
@@ -178,7 +178,7 @@ impl LeftOut {
             };
             lines.push(format!("unreadable: {}{more}", named.join(", ")));
         }
-        if let Some(reason) = self.cut {
+        if let Some(reason) = &self.cut {
             lines.push(format!("cut short: {reason}"));
         }
         lines
@@ -198,8 +198,9 @@ impl Search<'_> {
         self.scan.left_out.cut.is_some()
     }
 
-    fn cut(&mut self, reason: &'static str) {
-        self.scan.left_out.cut.get_or_insert(reason);
+    fn cut(&mut self, reason: &str) {
+        let cut = &mut self.scan.left_out.cut;
+        cut.get_or_insert_with(|| reason.to_owned());
     }
 
     fn unreadable(&mut self, path: &str, error: &std::io::Error) {
@@ -266,7 +267,10 @@ impl Search<'_> {
         } else if let Err(error) = File::open(&whole) {
             self.unreadable(&path, &error);
         } else if self.scan.files.len() >= self.limit {
-            self.cut("there are more files than --limit allows");
+            self.cut(&format!(
+                "there are more than the {} of --limit",
+                self.limit
+            ));
         } else if self.bytes + metadata.len() > BYTES_MAX {
             self.cut("the files found so far come to 512 MiB");
         } else {

@@ -29,7 +29,7 @@ const LOOK: Duration = Duration::from_millis(20);
 const AIM: Duration = Duration::from_millis(4);
 
 /// How long the frozen worker is kept after its items were recovered, so that others get to them.
-const KEPT_FROZEN_MAX: Duration = Duration::from_millis(1_500);
+const KEPT_FROZEN_MAX: Duration = Duration::from_secs(3);
 
 /// How long a thawed worker may take to write, and a drain may take.
 const WRITE_PATIENCE: Duration = Duration::from_secs(10);
@@ -88,14 +88,8 @@ pub(super) struct Played {
     pub(super) refused: u64,
     /// Whether the workers' own counts agree with the record.
     pub(super) counts_agree: bool,
-    hashed: Vec<Hashed>,
-}
-
-impl Played {
     /// What was found out, in the order of paths.
-    pub(super) fn digests(&self) -> &[Hashed] {
-        &self.hashed
-    }
+    pub(super) hashed: Vec<Hashed>,
 }
 
 impl<'a> Story<'a> {
@@ -185,6 +179,10 @@ impl<'a> Story<'a> {
             let held = if self.queue.can_write().await? {
                 self.held_by(who).await?
             } else {
+                self.narrator.note(&format!(
+                    "{} was stopped in the middle of a write: let go, to be stopped at another moment",
+                    crew::name(who)
+                ));
                 Vec::new()
             };
             if !held.is_empty() {

@@ -95,6 +95,18 @@ fn a_misspelt_command_is_a_usage_error_in_words_and_as_an_object() {
 }
 
 #[test]
+fn a_log_filter_that_cannot_be_read_is_a_usage_error() {
+    let place = Place::new();
+    let output = place
+        .command(&["items", "list"])
+        .env("LEASEHOLD_LOG", "a=b=c")
+        .output()
+        .expect("the command");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("LEASEHOLD_LOG"));
+}
+
+#[test]
 fn completions_are_scripts_of_what_people_type() {
     let place = Place::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {

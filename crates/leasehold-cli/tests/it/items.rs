@@ -2,8 +2,34 @@
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::core::store::work::ClaimRequest;
+use leasehold::core::{ClaimToken, WorkerId};
+use leasehold::{Kind, Lane, SystemClock};
 
 use crate::harness::Place;
+
+/// Holds whatever is due on the default lane, as a worker would.
+#[cfg(test)]
+fn claim_all(place: &Place) {
+    let options = leasehold_sqlite::Options::new(Arc::new(SystemClock));
+    let store = leasehold_sqlite::open(place.path().join("leasehold.db"), options);
+    let work = store.expect("the database").stores().work;
+    let request = ClaimRequest {
+        token: ClaimToken::mint(),
+        worker: WorkerId::parse("tester").expect("a worker"),
+        lanes: vec![Lane::default()],
+        kinds: vec![Kind::parse("SEND").expect("a kind")],
+        lease: Duration::from_mins(1),
+        limit: 10,
+        tenant_cap: None,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let claimed = runtime.expect("a runtime").block_on(work.claim(&request));
+    assert_eq!(claimed.expect("a claim").len(), 1);
+}
 
 const NOBODY: &str = "0197c2f4-7d0a-7000-8000-0123456789ab";
 
@@ -43,6 +69,29 @@ fn an_item_goes_round_cancel_and_retry() {
         place.json(&["items", "show", &id])["item"]["status"],
         "queued"
     );
+}
+
+#[test]
+fn a_running_item_is_asked_to_stop() {
+    let place = Place::new();
+    let id = place.enqueue(&["SEND"]);
+    claim_all(&place);
+    let line = place.run(&["items", "list", "--status", "claimed"]).out;
+    assert!(line.contains("claimed\t1\t3\t0\t"), "{line:?}");
+    assert!(line.contains("\theld by tester\n"), "{line:?}");
+    let retried = place.run(&["items", "retry", &id]);
+    assert_eq!(
+        (retried.code, retried.out),
+        (3, format!("{id}\tnot_failed\n"))
+    );
+    let cancelled = place.run(&["items", "cancel", &id]);
+    assert_eq!(
+        (cancelled.code, cancelled.out),
+        (0, format!("{id}\trequested\n"))
+    );
+    let explained = place.run(&["items", "explain", &id]).out;
+    assert!(explained.contains("held by tester"), "{explained}");
+    assert!(explained.contains("cancel requested"), "{explained}");
 }
 
 #[test]

@@ -54,7 +54,7 @@ fn too_many_files_are_cut_and_too_large_ones_passed_over() {
         scan.left_out.lines(),
         [
             "left out: 1 file over 16 MiB",
-            "cut short: there are more files than --limit allows"
+            "cut short: there are more than the 2 of --limit"
         ]
     );
 }
