@@ -4,6 +4,7 @@
 //!   [`store_contract!`].
 //! - [`fault`]: a store that fails, stalls and loses answers as told, or by a seed.
 //! - [`clock`] and [`probe`]: what lets a runtime test wait for a condition instead of sleeping.
+//! - [`sim`]: the seeded simulation of many workers over one store, with everything that goes wrong.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -15,5 +16,6 @@ pub mod clock;
 pub mod contract;
 pub mod fault;
 pub mod probe;
+pub mod sim;
 
 pub use contract::Harness;

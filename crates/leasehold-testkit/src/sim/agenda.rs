@@ -66,6 +66,10 @@ pub(super) enum Turn {
     Cancelled,
     /// The kill reaches it.
     Killed,
+    /// The kill has worked.
+    Dies,
+    /// It takes its whole process along.
+    TakesWorkerAlong,
     /// Its warden looks at the deadline.
     Deadline,
 }

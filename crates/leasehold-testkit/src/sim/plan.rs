@@ -12,6 +12,7 @@ use leasehold_core::{ItemId, JsonObject, Kind, Lane, NewItem, OrgId, WorkerId};
 use uuid::Uuid;
 
 use super::dice::Dice;
+use super::{Faults, Settings};
 
 /// How the store's calendar moves besides running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +57,8 @@ pub(super) struct Planned {
 pub(super) struct Plan {
     pub(super) lease: Duration,
     pub(super) lanes: Vec<Lane>,
+    /// At most so many claims per org and lane.
+    pub(super) tenant_cap: Option<u32>,
     pub(super) workers: Vec<DispatchSettings>,
     pub(super) items: Vec<Planned>,
     /// How long faults go on.
@@ -76,7 +79,7 @@ pub(super) fn is_fenced(kind: &Kind) -> bool {
 }
 
 impl Plan {
-    pub(super) fn draw(dice: &mut Dice, workers: usize, items: usize, now: Timestamp) -> Self {
+    pub(super) fn draw(dice: &mut Dice, settings: &Settings, now: Timestamp) -> Self {
         let lease = dice.between(Duration::from_secs(1), Duration::from_mins(1));
         let lanes: Vec<Lane> = (0..=dice.below(2))
             .map(|number| Lane::parse(&format!("lane{number}")).unwrap())
@@ -86,15 +89,22 @@ impl Plan {
             .collect();
         let kinds = kinds(dice, lease);
         let active = lease * 25;
-        let jumps = dice.weigh(&[(4, Jumps::None), (3, Jumps::Bounded), (1, Jumps::Wild)]);
+        let jumps = match settings.faults {
+            Faults::None => Jumps::None,
+            Faults::All => dice.weigh(&[(4, Jumps::None), (3, Jumps::Bounded), (1, Jumps::Wild)]),
+        };
+        let rates = match settings.faults {
+            Faults::None => Rates::NONE,
+            Faults::All => Rates::draw(dice),
+        };
         let tenant_cap = dice.happens(0.3).then(|| small(dice, 1, 3));
-        let setups = (0..workers)
+        let setups = (0..settings.workers)
             .map(|seat| worker(dice, seat, lease, &lanes, &kinds, tenant_cap))
             .collect();
         let names: Vec<Kind> = kinds.keys().cloned().collect();
-        let items = (0..items)
+        let items = (0..settings.items)
             .map(|number| Planned {
-                after: dice.up_to(active * 2 / 3),
+                after: dice.up_to(active * 9 / 10),
                 org: dice.pick(&orgs),
                 item: item(dice, number, lease, &lanes, &names, now),
             })
@@ -102,16 +112,26 @@ impl Plan {
         Self {
             lease,
             lanes,
+            tenant_cap,
             workers: setups,
             items,
             active,
-            // Attempts, back-off, expiries, sweeps and steps back of the calendar, with much to spare.
-            quiet: lease * 400 + Duration::from_mins(5),
+            quiet: quiet(jumps, lease),
             jumps,
-            rates: Rates::draw(dice),
-            respite: dice.between(lease / 2, lease * 6),
+            rates,
+            respite: dice.between(lease / 4, lease * 4),
             idle_operators: dice.between(lease / 2, lease * 6),
         }
+    }
+}
+
+/// Time for what is left of attempts, back-off, expiries and sweeps, twice of what any of thousands of
+/// seeds has needed, and for the fixed pauses, which weigh on short leases. A calendar that was set
+/// back by many leases takes that long to come to what was due.
+fn quiet(jumps: Jumps, lease: Duration) -> Duration {
+    match jumps {
+        Jumps::None | Jumps::Bounded => lease * 16 + Duration::from_mins(1),
+        Jumps::Wild => lease * 400,
     }
 }
 
@@ -133,11 +153,11 @@ impl Rates {
             lost_hint: rate(1.0),
             broken_sweep: rate(0.3),
             poison: rate(0.03),
-            unkillable: rate(0.3),
+            unkillable: rate(0.6),
         }
     }
 
-    /// Once the faults have stopped.
+    /// Nothing goes wrong.
     pub(super) const NONE: Self = Self {
         error: 0.0,
         lost_answer: 0.0,
@@ -187,7 +207,10 @@ fn worker(
     DispatchSettings {
         worker: WorkerId::parse(&format!("w{seat}")).unwrap(),
         lanes,
-        kinds: known.into_iter().map(|kind| (kind.clone(), kinds[&kind])).collect(),
+        kinds: known
+            .into_iter()
+            .map(|kind| (kind.clone(), kinds[&kind]))
+            .collect(),
         capacity: small(dice, 1, 4),
         prefetch: small(dice, 0, 2),
         lease,

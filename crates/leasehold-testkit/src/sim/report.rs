@@ -18,7 +18,9 @@ impl Report {
 
     pub(super) fn fold(&mut self, value: u64) {
         // FNV-1a by words: cheap, and any difference shows.
-        self.digest = (self.digest ^ value).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
+        self.digest = (self.digest ^ value)
+            .wrapping_mul(0x0100_0000_01b3)
+            .rotate_left(23);
     }
 
     /// How often it happened.

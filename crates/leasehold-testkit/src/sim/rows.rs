@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use leasehold_core::rules::Transition;
 use leasehold_core::store::work::{Ended, Renewed, Settled, Settlement};
-use leasehold_core::{ClaimToken, Hold, ItemId, OrgId, Status, WorkItem};
+use leasehold_core::{ClaimToken, Hold, ItemId, Lane, OrgId, Status, WorkItem};
 
 /// Which call a change is put down to.
 #[derive(Debug, Clone, Copy)]
@@ -65,20 +65,24 @@ impl Rows {
         self.open
     }
 
-    pub(super) fn org_of(&self, item: ItemId) -> OrgId {
-        self.seen.get(&item).map_or(OrgId::NIL, |seen| seen.org)
-    }
-
     /// Everything there is, as last seen.
     pub(super) fn all(&self) -> impl Iterator<Item = (OrgId, &WorkItem)> {
         self.seen.values().map(|seen| (seen.org, &seen.row))
     }
 
-    /// Claims of the org whose lease was over.
-    pub(super) fn stale(&self, org: OrgId, now: Timestamp) -> Vec<ItemId> {
-        let rows = self.all().filter(|(of, row)| {
-            *of == org && row.status == Status::Claimed && !is_live(row, now)
-        });
+    /// How many items of the org are claimed in the lane.
+    pub(super) fn claims(&self, org: OrgId, lane: &Lane) -> u32 {
+        let claimed = self
+            .all()
+            .filter(|(of, row)| *of == org && row.lane == *lane && row.status == Status::Claimed);
+        u32::try_from(claimed.count()).unwrap_or(u32::MAX)
+    }
+
+    /// The items of the org that are claimed.
+    pub(super) fn claimed(&self, org: OrgId) -> Vec<ItemId> {
+        let rows = self
+            .all()
+            .filter(|(of, row)| *of == org && row.status == Status::Claimed);
         rows.map(|(_, row)| row.id).collect()
     }
 
@@ -94,10 +98,7 @@ impl Rows {
         now: Timestamp,
     ) -> Result<(), String> {
         let Some(seen) = self.seen.get_mut(&row.id) else {
-            must(
-                matches!(cause, Cause::Enqueue),
-                "an item came from nowhere",
-            )?;
+            must(matches!(cause, Cause::Enqueue), "an item came from nowhere")?;
             self.open += usize::from(is_open(&row));
             let seen = Seen {
                 org,
@@ -113,7 +114,10 @@ impl Rows {
         self.open = self.open + usize::from(is_open(&row)) - usize::from(is_open(&seen.row));
         let before = std::mem::replace(&mut seen.row, row);
         verdict.map_err(|words| {
-            format!("{words}\n  by {cause:?}\n  from {before:?}\n  to {:?}", seen.row)
+            format!(
+                "{words}\n  by {cause:?}\n  from {before:?}\n  to {:?}",
+                seen.row
+            )
         })
     }
 
@@ -130,7 +134,10 @@ impl Rows {
 impl Seen {
     fn judge(&mut self, after: &WorkItem, cause: &Cause<'_>, now: Timestamp) -> Result<(), String> {
         let before = &self.row;
-        must(after.claim_seq >= before.claim_seq, "the fencing number fell")?;
+        must(
+            after.claim_seq >= before.claim_seq,
+            "the fencing number fell",
+        )?;
         must(
             after.attempts <= after.max_attempts,
             "an item was claimed more often than allowed",
@@ -223,8 +230,7 @@ impl Seen {
         let before = &self.row;
         let token = settlement.hold.token;
         let transition = &settlement.transition;
-        let may = holds(before, token)
-            && (is_live(before, now) || !transition.needs_live_lease());
+        let may = holds(before, token) && (is_live(before, now) || !transition.needs_live_lease());
         let ended = match answer {
             Settled::AlreadySettled => {
                 must(!may, "a settle was passed over")?;
@@ -244,7 +250,10 @@ impl Seen {
             }
             Settled::Settled(ended) => ended,
         };
-        must(may, "a settle was accepted from one who does not hold the item")?;
+        must(
+            may,
+            "a settle was accepted from one who does not hold the item",
+        )?;
         self.settled_by = Some(token);
         if ended == Ended::Done {
             self.completions += 1;
@@ -289,8 +298,7 @@ fn judge_sweep(before: &WorkItem, after: &WorkItem, now: Timestamp) -> Result<()
         before.status == Status::Claimed && !is_live(before, now),
         "the sweep took an item whose lease goes on",
     )?;
-    let status = if before.cancel_requested_at.is_some() || before.attempts >= before.max_attempts
-    {
+    let status = if before.cancel_requested_at.is_some() || before.attempts >= before.max_attempts {
         Status::Failed
     } else {
         Status::Queued
@@ -306,7 +314,10 @@ fn judge_sweep(before: &WorkItem, after: &WorkItem, now: Timestamp) -> Result<()
 
 fn judge_cancel(before: &WorkItem, after: &WorkItem) -> Result<(), String> {
     match before.status {
-        Status::Queued => must(after.status == Status::Failed, "a cancel left an item queued"),
+        Status::Queued => must(
+            after.status == Status::Failed,
+            "a cancel left an item queued",
+        ),
         Status::Claimed => must(
             after.claim_token == before.claim_token
                 && after.lease_expires_at == before.lease_expires_at
@@ -319,10 +330,15 @@ fn judge_cancel(before: &WorkItem, after: &WorkItem) -> Result<(), String> {
 
 fn judge_retry(before: &WorkItem, after: &WorkItem) -> Result<(), String> {
     if before.status != Status::Failed {
-        return must(after == before, "a retry touched an item that has not failed");
+        return must(
+            after == before,
+            "a retry touched an item that has not failed",
+        );
     }
     must(
-        after.status == Status::Queued && after.attempts == 0 && after.claim_seq == before.claim_seq,
+        after.status == Status::Queued
+            && after.attempts == 0
+            && after.claim_seq == before.claim_seq,
         "a retry did not start over",
     )
 }

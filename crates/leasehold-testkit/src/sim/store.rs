@@ -101,44 +101,36 @@ impl Store {
         at_once(self.memory.claim(request)).unwrap()
     }
 
-    pub(super) fn renew(&self, batch: &[Renewal]) -> Vec<Renewed> {
-        let mut batch = batch.to_vec();
+    pub(super) fn renew(&self, renewal: &Renewal) -> Renewed {
+        let mut renewal = renewal.clone();
         if self.sabotage == Some(Sabotage::RenewIgnoresToken) {
-            for renewal in &mut batch {
-                renewal.hold = self.current(renewal.hold);
-            }
+            renewal.hold = self.current(renewal.hold);
         }
-        at_once(self.memory.renew(&batch)).unwrap()
+        at_once(self.memory.renew(&[renewal])).unwrap()[0]
     }
 
-    pub(super) fn settle(&self, batch: &[Settlement]) -> Vec<Settled> {
-        // One by one, so that a sabotage may turn the clock for one of them.
-        let answers = batch.iter().map(|settlement| {
-            let mut settlement = settlement.clone();
-            let now = self.clock.now();
-            match self.sabotage {
-                Some(Sabotage::SettleIgnoresToken) => {
-                    settlement.hold = self.current(settlement.hold);
-                }
-                Some(Sabotage::SettleIgnoresExpiry) => {
-                    let row = self.row(settlement.hold.org_id, settlement.hold.item_id);
-                    let end = row.lease_expires_at.unwrap_or(now);
-                    let just_before = earlier(end, Duration::from_nanos(1));
-                    self.clock.set_calendar(now.min(just_before));
-                }
-                Some(Sabotage::HandBackSpends) => spend(&mut settlement),
-                _ => {}
+    pub(super) fn settle(&self, settlement: &Settlement) -> Settled {
+        let mut settlement = settlement.clone();
+        let now = self.clock.now();
+        match self.sabotage {
+            Some(Sabotage::SettleIgnoresToken) => settlement.hold = self.current(settlement.hold),
+            Some(Sabotage::SettleIgnoresExpiry) => {
+                let row = self.row(settlement.hold.org_id, settlement.hold.item_id);
+                let end = row.lease_expires_at.unwrap_or(now);
+                let just_before = earlier(end, Duration::from_nanos(1));
+                self.clock.set_calendar(now.min(just_before));
             }
-            let answer = at_once(self.memory.settle(&[settlement])).unwrap()[0];
-            self.clock.set_calendar(now);
-            match answer {
-                Settled::AlreadySettled if self.sabotage == Some(Sabotage::SettleForgets) => {
-                    Settled::Conflict
-                }
-                answer => answer,
+            Some(Sabotage::HandBackSpends) => spend(&mut settlement),
+            _ => {}
+        }
+        let answer = at_once(self.memory.settle(&[settlement])).unwrap()[0];
+        self.clock.set_calendar(now);
+        match answer {
+            Settled::AlreadySettled if self.sabotage == Some(Sabotage::SettleForgets) => {
+                Settled::Conflict
             }
-        });
-        answers.collect()
+            answer => answer,
+        }
     }
 
     pub(super) fn maintenance_due(&self) -> Vec<OrgId> {
@@ -248,7 +240,8 @@ fn spend(settlement: &mut Settlement) {
 /// Whether a hint lies ready.
 pub(super) fn is_hinted(hints: &mut dyn Hints) -> bool {
     let next = pin!(hints.next());
-    next.poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    next.poll(&mut Context::from_waker(Waker::noop()))
+        .is_ready()
 }
 
 /// What the memory store answers: it never waits.

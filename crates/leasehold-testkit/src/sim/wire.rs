@@ -5,9 +5,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::store::work::{
-    ClaimRequest, Claimed, Renewal, Renewed, Settled, Settlement,
-};
+use leasehold_core::store::work::{ClaimRequest, Claimed, Renewal, Renewed, Settled, Settlement};
 use leasehold_core::{BootTime, StoreError};
 
 use super::World;
@@ -62,7 +60,10 @@ impl World {
             self.report.count("slow calls");
             travel = self.dice.up_to(self.plan.lease * 6 / 5);
         }
-        self.tell(format_args!("{} sends {id} {request:?} ({fate:?})", name(who)));
+        self.note(format_args!(
+            "{} sends {id} {request:?} ({fate:?})",
+            name(who)
+        ));
         let call = Call {
             who,
             request,
@@ -125,31 +126,35 @@ impl World {
                 Answer::Claim(claimed)
             }
             Request::Renew(batch) => {
-                let answers = self.store.renew(batch);
-                for (renewal, answer) in batch.iter().zip(&answers) {
-                    let hold = renewal.hold;
-                    self.observe(hold.org_id, hold.item_id, &Cause::Renew(hold, *answer));
+                // One after the other, at one moment: two holds on one item may be in one batch, and
+                // each is judged by what it met.
+                let mut answers = Vec::new();
+                for renewal in batch {
+                    let (hold, answer) = (renewal.hold, self.store.renew(renewal));
+                    self.observe(hold.org_id, hold.item_id, &Cause::Renew(hold, answer));
+                    answers.push(answer);
                 }
                 self.report.count("renewals");
                 Answer::Renew(answers)
             }
             Request::Settle(batch) => {
-                let answers = self.store.settle(batch);
-                for (settlement, answer) in batch.iter().zip(&answers) {
-                    let hold = settlement.hold;
-                    let cause = Cause::Settle(settlement, *answer);
+                let mut answers = Vec::new();
+                for settlement in batch {
+                    let (hold, answer) = (settlement.hold, self.store.settle(settlement));
+                    let cause = Cause::Settle(settlement, answer);
                     self.observe(hold.org_id, hold.item_id, &cause);
                     self.report.count(match answer {
                         Settled::Settled(_) => "settles",
                         Settled::AlreadySettled => "settles asked again",
                         Settled::Conflict => "settles refused",
                     });
+                    answers.push(answer);
                 }
                 self.hint();
                 Answer::Settle(answers)
             }
         };
-        self.tell(format_args!("store answers {id} {answer:?}"));
+        self.note(format_args!("store answers {id} {answer:?}"));
         answer
     }
 
@@ -215,10 +220,14 @@ impl World {
     }
 }
 
-/// How long a settle waits for its answer, as the runtime has it.
-pub(super) fn settle_patience(first_over: Option<BootTime>, now: BootTime) -> Duration {
-    let left = first_over.map_or(Duration::ZERO, |over| over.since(now));
-    left.clamp(Duration::from_millis(500), Duration::from_secs(10))
+/// How long a settle waits for its answer, as the runtime has it: until the first of the leases that
+/// go on is over, within bounds.
+pub(super) fn settle_patience(ends: impl Iterator<Item = BootTime>, now: BootTime) -> Duration {
+    let longest = Duration::from_secs(10);
+    let first = ends.filter(|over| *over > now).min();
+    first.map_or(longest, |over| {
+        over.since(now).clamp(Duration::from_millis(500), longest)
+    })
 }
 
 pub(super) fn name(who: Who) -> String {

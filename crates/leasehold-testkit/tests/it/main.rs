@@ -1,7 +1,9 @@
-//! The testkit's own tests: the contract over the memory store, and what holds the suite together.
+//! The testkit's own tests: the contract over the memory store, what holds the suite together,
+//! and the simulation.
 
 #[cfg(test)]
 mod cases;
 mod memory;
+mod sim;
 #[cfg(test)]
 mod tenantless;
