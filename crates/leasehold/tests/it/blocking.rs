@@ -60,12 +60,12 @@ async fn a_run_that_does_not_end_is_stuck_and_its_item_is_taken_over() {
     let second = Started::apart(beside.worker(beside.source(), executor, settings("second")));
     let done = rig.until_status(id, Status::Done).await;
     assert_eq!((done.attempts, done.worker_losses), (2, 1));
-    assert_eq!(stuck.sum("leasehold_worker_slots_stuck"), 1.0);
-    assert_eq!(stuck.sum("leasehold_worker_slots_busy"), 1.0);
+    assert_eq!(stuck.sum("leasehold_worker_slots_stuck"), 1);
+    assert_eq!(stuck.sum("leasehold_worker_slots_busy"), 1);
     gate.wait();
-    until(async || (stuck.sum("leasehold_worker_slots_busy") == 0.0).then_some(())).await;
-    until(async || (stuck.sum("leasehold_stale_writes_refused_total") == 1.0).then_some(())).await;
-    assert_eq!(stuck.sum("leasehold_worker_slots_stuck"), 0.0);
+    until(async || (stuck.sum("leasehold_worker_slots_busy") == 0).then_some(())).await;
+    until(async || (stuck.sum("leasehold_stale_writes_refused_total") == 1).then_some(())).await;
+    assert_eq!(stuck.sum("leasehold_worker_slots_stuck"), 0);
     assert_eq!(rig.item(id).await, done);
     stuck.stop().await;
     second.stop().await;
@@ -174,7 +174,7 @@ fn a_handler_that_never_yields_starves_no_renewal() {
     renewals.insert(0, Duration::ZERO);
     let widest = renewals
         .windows(2)
-        .map(|pair| pair[1] - pair[0])
+        .map(|pair| pair[1].saturating_sub(pair[0]))
         .max()
         .unwrap();
     assert!(widest < LEASE, "{widest:?} between two renewals");
@@ -219,7 +219,7 @@ async fn a_run_that_cannot_be_stopped_is_stuck_and_its_result_refused() {
         }
     };
     let second = Started::apart(beside.worker(beside.source(), jobs(handler), settings()));
-    until(async || (cut_off.sum("leasehold_worker_slots_stuck") == 1.0).then_some(())).await;
+    until(async || (cut_off.sum("leasehold_worker_slots_stuck") == 1).then_some(())).await;
     let done = rig.until_status(id, Status::Done).await;
     assert_eq!(starts.entries().len(), 1);
     assert_eq!(
@@ -230,19 +230,19 @@ async fn a_run_that_cannot_be_stopped_is_stuck_and_its_result_refused() {
     assert!(starts.entries()[0] >= done.errors[0].at);
     assert_eq!(
         cut_off.series("leasehold_lease_lost_total", r#"reason="doubted""#),
-        1.0
+        1
     );
     rig.faults.unblock_all();
     gate.wait();
     let refused = r#"operation="settle""#;
     until(async || {
         let count = cut_off.series("leasehold_stale_writes_refused_total", refused);
-        (count == 1.0).then_some(())
+        (count == 1).then_some(())
     })
     .await;
     assert_eq!(rig.item(id).await, done);
-    until(async || (cut_off.sum("leasehold_worker_slots_busy") == 0.0).then_some(())).await;
-    assert_eq!(cut_off.sum("leasehold_worker_slots_stuck"), 0.0);
+    until(async || (cut_off.sum("leasehold_worker_slots_busy") == 0).then_some(())).await;
+    assert_eq!(cut_off.sum("leasehold_worker_slots_stuck"), 0);
     cut_off.stop().await;
     second.stop().await;
 }

@@ -33,8 +33,8 @@ async fn a_worker_claims_within_its_capacity_and_again_when_a_slot_is_freed() {
     began.wait_for(4).await;
     pass(SEC).await;
     assert_eq!(began.count(), 4);
-    assert_eq!(worker.sum("leasehold_worker_slots_busy"), 4.0);
-    assert_eq!(worker.sum("leasehold_items_claimed_total"), 4.0);
+    assert_eq!(worker.sum("leasehold_worker_slots_busy"), 4);
+    assert_eq!(worker.sum("leasehold_items_claimed_total"), 4);
     gate.open();
     began.wait_for(10).await;
     for id in ids {
@@ -131,7 +131,7 @@ async fn a_dropped_wake_costs_one_poll_interval() {
     let id = rig.enqueue(&Job { n: 0 }).await;
     let asked = rig.elapsed();
     rig.until_status(id, Status::Done).await;
-    let waited = rig.elapsed() - asked;
+    let waited = rig.elapsed().saturating_sub(asked);
     // Jittered by a tenth.
     assert!(
         waited > 5 * SEC && waited <= 11 * SEC + 100 * MS,
@@ -154,10 +154,13 @@ async fn a_claim_that_fails_is_counted_and_tried_again_with_back_off() {
     rig.until_status(id, Status::Done).await;
     assert_eq!(
         worker.series("leasehold_store_errors_total", r#"operation="claim""#),
-        6.0
+        6
     );
     let claims = crate::harness::moments(&calls, "claim", Duration::ZERO);
-    let gaps: Vec<Duration> = claims.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let gaps: Vec<Duration> = claims
+        .windows(2)
+        .map(|pair| pair[1].saturating_sub(pair[0]))
+        .collect();
     for (round, gap) in gaps.iter().take(6).enumerate() {
         let least = 100 * MS * (1 << round);
         assert!(
@@ -282,12 +285,12 @@ async fn burst(prepare: impl FnOnce(&Rig), settings: WorkerSettings, poll: Durat
         producer.await.unwrap();
     }
     runs.wait_for(u64::from(PRODUCERS * EACH)).await;
-    until(async || (worker.sum("leasehold_worker_slots_busy") == 0.0).then_some(())).await;
+    until(async || (worker.sum("leasehold_worker_slots_busy") == 0).then_some(())).await;
     pass(5 * SEC).await;
     let last = rig.enqueue(&Job { n: 0 }).await;
     let asked = rig.elapsed();
     rig.until_status(last, Status::Done).await;
-    let waited = rig.elapsed() - asked;
+    let waited = rig.elapsed().saturating_sub(asked);
     assert!(waited <= poll.mul_f64(1.1) + 50 * MS, "{waited:?}");
     assert_eq!(runs.count(), u64::from(PRODUCERS * EACH) + 1);
     let gauges = rig.stores.work.gauges().await.unwrap();
@@ -318,11 +321,11 @@ async fn prefetched_items_are_held_and_run_in_turn() {
     seen.wait_for(1).await;
     // Several leases: those that wait are renewed as well.
     pass(20 * SEC).await;
-    assert_eq!(worker.sum("leasehold_items_claimed_total"), 4.0);
-    assert_eq!(worker.sum("leasehold_worker_slots_busy"), 1.0);
+    assert_eq!(worker.sum("leasehold_items_claimed_total"), 4);
+    assert_eq!(worker.sum("leasehold_worker_slots_busy"), 1);
     gate.open();
     assert_eq!(seen.wait_for(10).await, (0..10).collect::<Vec<_>>());
-    assert_eq!(worker.sum("leasehold_lease_lost_total"), 0.0);
+    assert_eq!(worker.sum("leasehold_lease_lost_total"), 0);
     assert_eq!(worker.stop().await.abandoned, 0);
 }
 

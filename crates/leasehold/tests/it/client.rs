@@ -105,7 +105,7 @@ async fn one_bad_row_refuses_the_batch_and_is_named() {
         ("max_attempts", |item| item.max_attempts = 0),
         ("max_attempts", |item| item.max_attempts = u32::MAX),
         ("traceparent", |item| {
-            item.traceparent = Some("00-zz\0".to_owned())
+            item.traceparent = Some("00-zz\0".to_owned());
         }),
         ("bytes", |item| {
             let large = format!("{{\"x\":\"{}\"}}", "y".repeat(600));
@@ -316,7 +316,7 @@ async fn another_orgs_id_is_taken() {
     assert!(rig.client.get(id).await.unwrap().is_none());
 }
 
-async fn client_of(rig: &Rig, role: MemberRole) -> Client {
+fn client_of(rig: &Rig, role: MemberRole) -> Client {
     let org = OrgRecord {
         id: OrgId::SINGLE,
         name: "single".to_owned(),
@@ -349,7 +349,7 @@ async fn a_client_does_what_its_role_allows() {
         (MemberRole::Admin, true, true),
         (MemberRole::Owner, true, true),
     ] {
-        let client = client_of(&rig, role).await;
+        let client = client_of(&rig, role);
         assert!(client.get(id).await.unwrap().is_some());
         assert!(client.explain(id).await.unwrap().is_some());
         let refused = |error: ClientError| matches!(error, ClientError::NotAuthorized(_));

@@ -99,12 +99,11 @@ async fn workers_whose_clocks_disagree_follow_the_stores() {
         );
     }
     // The skew is measured against the store's clock, for whoever must set the time.
-    let skews: Vec<f64> = workers
-        .iter()
-        .map(|worker| worker.sum("leasehold_clock_skew_seconds").round())
-        .collect();
-    assert_eq!(skews, vec![600.0, -600.0, -3_600.0]);
-    assert_eq!(workers[2].sum("leasehold_clock_jumps_total"), 1.0);
+    for (worker, ahead) in workers.iter().zip([600.0, -600.0, -3_600.0]) {
+        let skew = worker.metrics.sum("leasehold_clock_skew_seconds");
+        assert!((skew - ahead).abs() < 1.0, "{skew}");
+    }
+    assert_eq!(workers[2].sum("leasehold_clock_jumps_total"), 1);
     for worker in workers {
         worker.stop().await;
     }
@@ -142,10 +141,10 @@ async fn after_a_suspend_claims_and_recovery_pause() {
     let woke = rig.elapsed();
     let fresh = rig.enqueue(&Job { n: 0 }).await;
     rig.until_status(fresh, Status::Done).await;
-    let waited = starts.entries()[0] - woke;
+    let waited = starts.entries()[0].saturating_sub(woke);
     assert!(waited >= 2 * SEC && waited < 3 * SEC, "{waited:?}");
     rig.until_status(lost, Status::Queued).await;
-    let waited = rig.elapsed() - woke;
+    let waited = rig.elapsed().saturating_sub(woke);
     assert!(waited >= 3 * SEC && waited < 10 * SEC, "{waited:?}");
     worker.stop().await;
 }
@@ -176,7 +175,7 @@ async fn a_calendar_that_is_set_costs_no_lease() {
         clock.set_calendar(SignedDuration::from_hours(hours));
         let item = rig.until_status(id, Status::Done).await;
         assert_eq!((item.attempts, began.count()), (1, 1));
-        assert_eq!(worker.sum("leasehold_lease_lost_total").abs(), 0.0);
+        assert_eq!(worker.sum("leasehold_lease_lost_total"), 0);
         worker.stop().await;
     }
 }

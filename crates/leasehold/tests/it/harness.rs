@@ -289,17 +289,24 @@ impl Started {
         self.task.is_finished()
     }
 
-    /// What a metric says, summed over its series.
-    pub(crate) fn sum(&self, metric: &str) -> f64 {
-        self.metrics.sum(metric)
+    /// What a counter or a gauge of whole numbers says, summed over its series.
+    pub(crate) fn sum(&self, metric: &str) -> i64 {
+        let page = self.metrics.encode();
+        let series = page.lines().filter_map(|line| {
+            let rest = line.strip_prefix(metric)?;
+            rest.starts_with([' ', '{'])
+                .then(|| rest.rsplit_once(' '))
+                .flatten()
+        });
+        series.map(|(_, value)| value.parse::<i64>().unwrap()).sum()
     }
 
     /// What one series says; `labels` as they stand between the braces.
-    pub(crate) fn series(&self, metric: &str, labels: &str) -> f64 {
+    pub(crate) fn series(&self, metric: &str, labels: &str) -> i64 {
         let series = format!("{metric}{{{labels}}} ");
         let page = self.metrics.encode();
         let value = page.lines().find_map(|line| line.strip_prefix(&series));
-        value.map_or(0.0, |value| value.parse().unwrap())
+        value.map_or(0, |value| value.parse().unwrap())
     }
 }
 
@@ -390,7 +397,7 @@ pub(crate) fn moments(calls: &Journal<Call>, name: &str, from: Duration) -> Vec<
     let named = calls
         .iter()
         .filter(|call| call.name == name && call.at >= from);
-    named.map(|call| call.at - from).collect()
+    named.map(|call| call.at.saturating_sub(from)).collect()
 }
 
 pub(crate) fn timestamp(clock: &dyn Clock) -> Timestamp {

@@ -51,10 +51,10 @@ async fn an_outage_of_liveness_changes_nothing_else() {
             pass(SEC).await;
         }
         let errors = worker.sum("leasehold_liveness_publish_errors_total");
-        assert!(errors >= 5.0, "{trouble:?}: {errors}");
+        assert!(errors >= 5, "{trouble:?}: {errors}");
         let asked = rig.elapsed();
         worker.stop().await;
-        let took = rig.elapsed() - asked;
+        let took = rig.elapsed().saturating_sub(asked);
         assert!(took <= 3 * SEC, "{trouble:?}: {took:?}");
     }
 }

@@ -19,10 +19,10 @@ async fn a_slot_is_freed_whatever_its_settle_returns() {
         }),
         ("unavailable", |rig| {
             rig.faults
-                .fail_next(Operation::Settle, Fault::unavailable())
+                .fail_next(Operation::Settle, Fault::unavailable());
         }),
         ("answer lost", |rig| {
-            rig.faults.fail_next(Operation::Settle, Fault::LostAnswer)
+            rig.faults.fail_next(Operation::Settle, Fault::LostAnswer);
         }),
         ("failed", |rig| {
             let failed = leasehold::StoreError::Failed("a fault of the test".into());
@@ -59,8 +59,8 @@ async fn a_slot_is_freed_whatever_its_settle_returns() {
         assert!(rig.elapsed() < 3 * lease, "{name}: {:?}", rig.elapsed());
         assert!(runs.count() <= 4, "{name}");
         pass(SEC).await;
-        assert_eq!(worker.sum("leasehold_worker_slots_busy"), 0.0, "{name}");
-        assert_eq!(worker.sum("leasehold_worker_slots"), 1.0, "{name}");
+        assert_eq!(worker.sum("leasehold_worker_slots_busy"), 0, "{name}");
+        assert_eq!(worker.sum("leasehold_worker_slots"), 1, "{name}");
         worker.stop().await;
     }
 }
@@ -115,13 +115,13 @@ async fn a_row_that_the_store_refuses_takes_no_neighbour_along() {
     );
     pass(SEC).await;
     assert_eq!(rig.audit().await.len(), 1);
-    assert_eq!(worker.sum("leasehold_dead_letters_total"), 1.0);
+    assert_eq!(worker.sum("leasehold_dead_letters_total"), 1);
     assert_eq!(
         worker.series(
             "leasehold_items_finished_total",
             r#"kind="JOB",outcome="dead""#
         ),
-        1.0
+        1
     );
     worker.stop().await;
 }

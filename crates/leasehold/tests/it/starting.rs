@@ -93,7 +93,7 @@ async fn ten_seconds(name: &str, length: Duration, given: WorkerSettings) {
     renewals.push(10 * SEC);
     let widest = renewals
         .windows(2)
-        .map(|pair| pair[1] - pair[0])
+        .map(|pair| pair[1].saturating_sub(pair[0]))
         .max()
         .unwrap();
     assert!(

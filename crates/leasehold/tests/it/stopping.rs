@@ -71,7 +71,7 @@ async fn hand_back_comes_first_when_time_is_short() {
     began.wait_for(60).await;
     let asked = rig.elapsed();
     let drained = worker.stop().await;
-    let took = rig.elapsed() - asked;
+    let took = rig.elapsed().saturating_sub(asked);
     assert!(took < 8 * SEC, "{took:?}");
     assert_eq!(drained.abandoned, 0);
     assert_eq!(tidied.count(), 10);
@@ -154,7 +154,7 @@ async fn a_drain_whose_hand_backs_fail_still_ends_and_goes_offline() {
         }
         let asked = rig.elapsed();
         let drained = worker.stop().await;
-        let took = rig.elapsed() - asked;
+        let took = rig.elapsed().saturating_sub(asked);
         assert!(took <= 5 * SEC + 100 * MS, "{took:?}");
         assert_eq!(drained.abandoned, 3);
         assert_eq!(live_workers(&rig).await, 0);
@@ -224,7 +224,7 @@ async fn a_second_stop_cuts_the_wait_short() {
     assert!(!worker.has_ended());
     let asked = rig.elapsed();
     assert_eq!(worker.stop().await.abandoned, 0);
-    assert!(rig.elapsed() - asked < SEC);
+    assert!(rig.elapsed().saturating_sub(asked) < SEC);
     let item = rig.item(id).await;
     assert_eq!((item.status, item.attempts), (Status::Queued, 0));
 }
@@ -240,7 +240,7 @@ async fn two_stops_at_once_are_two() {
     let asked = rig.elapsed();
     worker.stopper.stop();
     worker.stop().await;
-    assert!(rig.elapsed() - asked < SEC);
+    assert!(rig.elapsed().saturating_sub(asked) < SEC);
 }
 
 /// A signal may come before the worker runs.
@@ -265,7 +265,7 @@ async fn an_idle_worker_stops_at_once() {
     pass(SEC).await;
     let asked = rig.elapsed();
     worker.stop().await;
-    assert!(rig.elapsed() - asked < 100 * MS);
+    assert!(rig.elapsed().saturating_sub(asked) < 100 * MS);
 }
 
 /// Leases are renewed during the drain: a long good-bye costs no item.

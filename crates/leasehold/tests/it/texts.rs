@@ -123,19 +123,16 @@ async fn a_text_is_kept_whole_or_cut_on_a_character_boundary() {
 }
 
 async fn check(rig: &Rig, way: Way, text: &str, id: ItemId) {
-    let (stored, status) = match way {
-        Way::Progress => {
-            let item = rig.until_status(id, Status::Done).await;
-            (item.progress.unwrap().note, Status::Done)
-        }
-        _ => {
-            let item = rig
-                .until_item(id, |item| {
-                    item.status != Status::Claimed && item.last_error.is_some()
-                })
-                .await;
-            (item.last_error.unwrap(), item.status)
-        }
+    let (stored, status) = if way == Way::Progress {
+        let item = rig.until_status(id, Status::Done).await;
+        (item.progress.unwrap().note, Status::Done)
+    } else {
+        let item = rig
+            .until_item(id, |item| {
+                item.status != Status::Claimed && item.last_error.is_some()
+            })
+            .await;
+        (item.last_error.unwrap(), item.status)
     };
     let expected = match way {
         Way::ForGood | Way::Refuse => Status::Failed,

@@ -26,7 +26,7 @@ fn sweeper(yard: &Yard) -> Started {
     Started::apart(Worker::new(role.open(), idle, role.settings()).unwrap())
 }
 
-/// RECOVER-1: max_attempts is 3 and the worker is killed in the middle of attempts 1, 2 and 3. The
+/// RECOVER-1: three attempts are allowed, and the worker is killed in the middle of attempts 1, 2 and 3. The
 /// item is ready again twice, its count up by one each time, then a dead letter: one audit entry, one
 /// count. It is never shown as held for longer than a lease and a sweep, and never dead early.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -73,7 +73,7 @@ async fn a_worker_killed_in_every_attempt_leaves_a_dead_letter_and_never_early()
     assert_eq!(item.failure_code.unwrap().as_str(), "lease_expired");
     assert_eq!(item.errors.len(), 3);
     assert_eq!(yard.audit_kinds().await, ["work.item.dead_letter"]);
-    assert_eq!(sweeper.sum("leasehold_dead_letters_total"), 1.0);
+    assert_eq!(sweeper.sum("leasehold_dead_letters_total"), 1);
     assert_eq!(yard.began(id).len(), 3);
     let life = [
         (Status::Queued, 0),

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use leasehold::core::store::work::{Filter, Page};
+use leasehold::core::store::work::{Filter, Page as ListPage};
 use leasehold::{ItemId, Status};
 use rusqlite::Connection;
 
 use super::role::{Role, Step, millis};
-use super::yard::{Process, Yard, few_or, within};
+use super::yard::{Page, Process, Yard, few_or, within};
 use crate::harness::pass;
 
 /// How long things take, in a long run as LITE-1 has them, and a fifth of that otherwise.
@@ -57,7 +57,7 @@ impl Reader {
             tokio::spawn(async move {
                 while !stop.load(Ordering::Relaxed) {
                     stores.work.gauges().await.unwrap();
-                    let page = Page {
+                    let page = ListPage {
                         before: None,
                         limit: 50,
                     };
@@ -79,7 +79,7 @@ impl Reader {
 
 /// Two processes of four slots on one file, a producer, a reader, and the locks of an outside writer.
 /// The executions of each item, and what the processes counted.
-async fn under_locks(scale: &Scale) -> (Yard, HashMap<ItemId, usize>, Vec<super::yard::Page>) {
+async fn under_locks(scale: &Scale) -> (Yard, HashMap<ItemId, usize>, Vec<Page>) {
     let yard = Yard::new();
     let role = |name: &str| Role {
         busy_ms: u64::try_from(scale.busy.as_millis()).unwrap(),
@@ -104,7 +104,7 @@ async fn under_locks(scale: &Scale) -> (Yard, HashMap<ItemId, usize>, Vec<super:
         }
     };
     tokio::join!(locks, produce);
-    let limit = Duration::from_secs(60) + scale.lock * 4;
+    let limit = Duration::from_mins(1) + scale.lock * 4;
     within(limit, "every item is done", async || {
         let gauges = yard.stores.work.gauges().await.unwrap();
         gauges.lanes.is_empty().then_some(())
@@ -135,11 +135,11 @@ async fn under_locks(scale: &Scale) -> (Yard, HashMap<ItemId, usize>, Vec<super:
         );
     }
     let done = r#"kind="STEP",outcome="done""#;
-    let accepted: f64 = pages
+    let accepted: u64 = pages
         .iter()
         .map(|page| page.series("leasehold_items_finished_total", done))
         .sum();
-    assert_eq!(accepted, scale.items as f64, "settled twice, or not at all");
+    assert_eq!(accepted, scale.items as u64, "settled twice, or not at all");
     (yard, counted, pages)
 }
 
@@ -171,7 +171,7 @@ async fn locks_shorter_than_the_busy_timeout_are_waited_for() {
         Scale {
             items: 5_000,
             busy: millis(5_000),
-            lease: millis(10_000),
+            lease: Duration::from_secs(10),
             lock: millis(2_000),
             locks: 6,
             between: millis(8_000),
@@ -204,14 +204,14 @@ async fn a_lock_longer_than_the_lease_loses_nothing() {
         Scale {
             items: 5_000,
             busy: millis(5_000),
-            lease: millis(10_000),
+            lease: Duration::from_secs(10),
             lock: millis(30_000),
             locks: 1,
-            between: millis(10_000),
+            between: Duration::from_secs(10),
         },
     );
     let (_yard, executions, pages) = under_locks(&scale).await;
-    let errors: Vec<_> = pages.iter().flat_map(|page| page.store_errors()).collect();
+    let errors: Vec<_> = pages.iter().flat_map(Page::store_errors).collect();
     assert!(!errors.is_empty(), "the lock was not felt");
     assert!(executions.values().all(|count| *count >= 1));
 }

@@ -120,10 +120,8 @@ pub(super) async fn within<T>(limit: Duration, what: &str, look: impl AsyncFn() 
             pass(millis(20)).await; // real time: other processes move at their own pace
         }
     });
-    match found.await {
-        Ok(found) => found,
-        Err(_) => panic!("waited {limit:?}, and this did not come about: {what}"),
-    }
+    let found = found.await.ok();
+    found.unwrap_or_else(|| panic!("waited {limit:?}, and this did not come about: {what}"))
 }
 
 /// A worker process. Killed and reaped when dropped.
@@ -199,21 +197,21 @@ impl Page {
     }
 
     /// One series; `labels` as they stand between the braces.
-    pub(super) fn series(&self, metric: &str, labels: &str) -> f64 {
+    pub(super) fn series(&self, metric: &str, labels: &str) -> u64 {
         let series = format!("{metric}{{{labels}}} ");
         let value = self.0.lines().find_map(|line| line.strip_prefix(&series));
-        value.map_or(0.0, |value| value.parse().unwrap())
+        value.map_or(0, |value| value.parse().unwrap())
     }
 
     /// The store calls that failed, by operation.
-    pub(super) fn store_errors(&self) -> Vec<(String, f64)> {
+    pub(super) fn store_errors(&self) -> Vec<(String, u64)> {
         let prefix = "leasehold_store_errors_total{operation=\"";
         let lines = self.0.lines().filter_map(|line| line.strip_prefix(prefix));
         let errors = lines.filter_map(|line| {
             let (operation, value) = line.split_once("\"} ")?;
             Some((operation.to_owned(), value.parse().unwrap()))
         });
-        errors.filter(|(_, count)| *count > 0.0).collect()
+        errors.filter(|(_, count)| *count > 0).collect()
     }
 }
 
