@@ -62,7 +62,8 @@ pub(crate) use worker::{Arguments as WorkerArguments, work};
 /// Exits with 1 if a promise was broken, and then keeps the database.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
-JSON: {\"schema\", \"kept\", \"items\", \"done_once\", \"rescued\": {\"killed\", \"frozen\"}, \"refused_writes\", \
+JSON: {\"schema\", \"kept\", \"items\", \"done_once\", \"rescued\": {\"killed\", \"frozen\"}, \
+\"refused_writes\": {\"frozen\", \"other\"}, \
 \"duplicates\", \"lost\", \"failed\", \"unexplained\", \"mismatched\", \"changed\", \"manifest\", \"database\"}; \
 kept says whether every promise was.")]
 pub(crate) struct Arguments {

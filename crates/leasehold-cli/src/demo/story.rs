@@ -85,7 +85,9 @@ pub(super) struct Played {
     /// How many of the frozen one's.
     pub(super) rescued_from_frozen: usize,
     /// How many writes of the frozen worker the store refused, by its own metrics.
-    pub(super) refused: u64,
+    pub(super) refused_frozen: u64,
+    /// How many of the other, which a busy machine may have kept from renewing in time.
+    pub(super) refused_other: u64,
     /// Whether the workers' own counts agree with the record.
     pub(super) counts_agree: bool,
     /// What was found out, in the order of paths.
@@ -329,13 +331,19 @@ impl<'a> Story<'a> {
             };
             struck.held.iter().filter(is_rescued).count()
         };
+        let refused = |by_frozen: bool| {
+            let drained = self.drained.iter();
+            let of_whom = drained.filter(|drained| (drained.who == frozen.who) == by_frozen);
+            of_whom.map(|drained| drained.refused).sum()
+        };
         let mut hashed: Vec<Hashed> = rows.iter().filter_map(hashed).collect();
         hashed.sort_unstable_by(|one, other| one.path.cmp(&other.path));
         Ok(Played {
             tally: self.ledger.close(&rows, crew::name),
             rescued_from_killed: rescued(killed),
             rescued_from_frozen: rescued(frozen),
-            refused: self.drained.iter().map(|drained| drained.refused).sum(),
+            refused_frozen: refused(true),
+            refused_other: refused(false),
             counts_agree: self
                 .drained
                 .iter()

@@ -44,7 +44,10 @@ mod real_process {
         for who in ["killed", "frozen"] {
             assert!(account["rescued"][who].as_u64() > Some(0), "{account}");
         }
-        assert!(account["refused_writes"].as_u64() > Some(0), "{account}");
+        assert!(
+            account["refused_writes"]["frozen"].as_u64() > Some(0),
+            "{account}"
+        );
 
         let manifest = std::fs::read_to_string(place.path().join("manifest.jsonl"));
         let lines: Vec<Value> = manifest

@@ -12,7 +12,8 @@ fn played() -> Played {
         },
         rescued_from_killed: 4,
         rescued_from_frozen: 3,
-        refused: 3,
+        refused_frozen: 3,
+        refused_other: 0,
         counts_agree: true,
         hashed: Vec::new(),
     }
@@ -43,7 +44,7 @@ fn each_broken_promise_alone_breaks_it() {
     let breaks: [fn(&mut Played); 8] = [
         |played| played.rescued_from_killed = 0,
         |played| played.rescued_from_frozen = 0,
-        |played| played.refused = 0,
+        |played| played.refused_frozen = 0,
         |played| played.counts_agree = false,
         |played| played.tally.once = 8,
         |played| {
