@@ -1,7 +1,9 @@
 //! The store promises of Leasehold on one SQLite file.
 //!
 //! ```no_run
-//! # fn clock() -> std::sync::Arc<dyn leasehold_core::Clock> { unimplemented!() }
+//! # fn clock() -> std::sync::Arc<dyn leasehold_core::Clock> {
+//! #     std::sync::Arc::new(leasehold_core::ManualClock::default())
+//! # }
 //! # fn main() -> Result<(), leasehold_sqlite::OpenError> {
 //! use leasehold_sqlite::Options;
 //!

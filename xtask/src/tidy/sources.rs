@@ -22,9 +22,11 @@ pub(super) fn length(path: &str, text: &str) -> Vec<Finding> {
 }
 
 pub(super) fn module_docs(path: &str, text: &str) -> Vec<Finding> {
-    // A file of tests says what it is by standing beside its subject.
+    // A file of unit tests says what it is by standing beside its subject.
+    let is_unit_test =
+        path.ends_with("/tests.rs") || within(path, "src") && path.contains("/tests/");
     let is_module = is_ours(path)
-        && !path.ends_with("/tests.rs")
+        && !is_unit_test
         && ["src", "tests", "benches", "examples"]
             .iter()
             .any(|folder| within(path, folder));
