@@ -241,9 +241,17 @@ fn no_path_of_one_machine() {
 #[test]
 fn the_rules_may_spell_what_they_forbid_but_stay_short_and_documented() {
     assert_eq!(
-        check("xtask/src/tidy/tests.rs", "//! Samples.\ndbg!(1);\n"),
+        check("xtask/src/tidy/sources.rs", "//! Samples.\ndbg!(1);\n"),
         []
     );
-    assert_eq!(check("xtask/src/tidy/tests.rs", "dbg!(1);\n").len(), 1);
+    assert_eq!(check("xtask/src/tidy/sources.rs", "dbg!(1);\n").len(), 1);
     assert_eq!(check("xtask/src/ci.rs", "//! Steps.\ndbg!(1);\n").len(), 1);
+}
+
+#[test]
+fn unit_tests_stand_without_a_header_and_integration_tests_do_not() {
+    for path in ["crates/a/src/b/tests.rs", "crates/a/src/b/tests/c.rs"] {
+        assert_eq!(check(path, "use super::*;\n"), [], "{path}");
+    }
+    assert_eq!(check("crates/a/tests/it/c.rs", "use a::B;\n").len(), 1);
 }
