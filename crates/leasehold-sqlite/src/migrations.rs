@@ -66,6 +66,8 @@ pub struct MigrationStatus {
     pub applied_at: Option<Timestamp>,
     /// How long that took.
     pub took: Option<Duration>,
+    /// Its statements, for showing what is about to be done.
+    pub sql: &'static str,
 }
 
 /// Every migration of this build and whether the file has it. Changes nothing.
@@ -88,6 +90,7 @@ pub fn status(
             name: migration.name.to_owned(),
             applied_at: done.map(|done| done.at),
             took: done.map(|done| done.took),
+            sql: migration.sql,
         }
     });
     Ok(all.collect())

@@ -23,7 +23,8 @@ impl SqliteStore {
     ///
     /// Begin it `IMMEDIATE`: one that reads before it writes is refused by SQLite if another has
     /// written in between. Nothing is claimed, and nobody is hinted, before its commit; hints follow
-    /// within a tenth of a second. An error leaves the transaction as it was before the call.
+    /// within a tenth of a second. An error leaves the transaction as it was before the call. How
+    /// durable the commit is, is a setting of the caller's connection (`PRAGMA synchronous`).
     ///
     /// # Errors
     /// As for every method of the store; `Failed` says that the transaction is not on a file of

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use leasehold_core::rules::Transition;
 use leasehold_core::store::work::{Ended, Hold, Renewal, Renewed, Settled, Settlement};
 use leasehold_core::time::later;
-use leasehold_core::{ClaimToken, FailureCode, ItemId, ShortText, Status};
+use leasehold_core::{ClaimToken, Failure, FailureCode, ItemId, ShortText, Status};
 use rusqlite::{CachedStatement, params};
 
 use super::errors_max;
@@ -108,7 +108,7 @@ fn settle_one(
         }
         Transition::Retry { failure, delay } => {
             let available_at = later(unit.now, *delay);
-            let ended = retry(unit, hold, available_at, &failure.to_text())?;
+            let ended = retry(unit, hold, available_at, failure)?;
             hint_if_due(unit, hold, ended, available_at)?;
             ended
         }
@@ -154,7 +154,7 @@ fn retry(
     unit: &Unit<'_>,
     hold: Hold,
     available_at: Timestamp,
-    error: &ShortText,
+    failure: &Failure,
 ) -> Answer<Option<Ended>> {
     let mut statement = unit.db.prepare_cached(RETRY)?;
     rows::first(
@@ -165,11 +165,12 @@ fn retry(
             bytes(hold.token.as_uuid()),
             unit.now.as_microsecond(),
             available_at.as_microsecond(),
-            error.as_str(),
+            failure.to_text().as_str(),
             unit.now.to_string(),
             errors_max(),
+            failure.code.as_str(),
         ],
-        queued_or_cancelled,
+        queued_or_ended,
     )
 }
 
@@ -194,6 +195,18 @@ fn give_back(
         ],
         queued_or_cancelled,
     )
+}
+
+/// As [`queued_or_cancelled`], or a dead letter for want of an attempt.
+fn queued_or_ended(row: &rusqlite::Row<'_>) -> Answer<Ended> {
+    let mut columns = Columns::of(row);
+    let is_queued = columns.text()? == Status::Queued.as_str();
+    let is_exhausted = columns.plain()?;
+    Ok(match (is_queued, is_exhausted) {
+        (true, _) => Ended::Queued,
+        (false, true) => Ended::DeadLetter,
+        (false, false) => Ended::Cancelled,
+    })
 }
 
 fn queued_or_cancelled(row: &rusqlite::Row<'_>) -> Answer<Ended> {

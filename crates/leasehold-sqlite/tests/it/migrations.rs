@@ -30,6 +30,11 @@ fn a_fresh_file_has_every_migration() {
     let versions: Vec<u32> = all.iter().map(|one| one.version).collect();
     assert_eq!(versions, (1..).take(all.len()).collect::<Vec<u32>>());
     assert_eq!(all[0].name, "work");
+    assert!(
+        all[0].sql.contains("CREATE TABLE work_items"),
+        "{}",
+        all[0].sql
+    );
     assert_eq!(
         all[0].took,
         Some(Duration::ZERO),

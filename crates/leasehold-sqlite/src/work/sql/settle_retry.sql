@@ -1,7 +1,12 @@
 UPDATE work_items INDEXED BY work_items_id
-SET status = iif(cancel_requested_at IS NULL, 'queued', 'failed'),
-    failure_code = iif(cancel_requested_at IS NULL, NULL, 'cancelled'),
-    available_at = iif(cancel_requested_at IS NULL, ?5, available_at),
+SET status = iif(attempts < max_attempts AND cancel_requested_at IS NULL, 'queued', 'failed'),
+    failure_code = CASE
+        WHEN attempts >= max_attempts THEN ?9
+        WHEN cancel_requested_at IS NOT NULL THEN 'cancelled'
+    END,
+    available_at =
+        iif(attempts < max_attempts AND cancel_requested_at IS NULL, ?5, available_at),
+    audited_at = NULL,
     last_error = ?6,
     errors = json_insert(
         CASE
@@ -15,4 +20,4 @@ SET status = iif(cancel_requested_at IS NULL, 'queued', 'failed'),
     settled_token = ?3, updated_at = ?4, updated_by = zeroblob(16)
 WHERE id = ?1 AND org_id = ?2 AND status = 'claimed' AND claim_token = ?3
     AND lease_expires_at > ?4
-RETURNING status
+RETURNING status, attempts >= max_attempts
