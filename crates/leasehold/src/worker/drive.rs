@@ -296,8 +296,10 @@ impl<S: Source, E: Executor> Drive<S, E> {
                 Ending::Outcome(Outcome::failed(failure))
             });
             metrics.ran(&kind, clock.elapsed().since(now));
-            holdings.ended(&hold);
             // The loop outlives every run it waits for; one it gave up on has nobody to tell.
+            if let Some(loss) = holdings.ended(&hold) {
+                let _ = announce.send(Event::Loss(hold, loss)).await;
+            }
             let _ = announce.send(Event::Ended(hold, ending)).await;
         });
     }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::store::work::{Renewal, Renewed, Settlement};
-use leasehold_core::{BootTime, Hold, ItemId, Progress};
+use leasehold_core::{BootTime, Hold, Progress};
 use tokio_util::sync::CancellationToken;
 
 use super::trust::{Leases, Loss};
@@ -21,12 +21,13 @@ pub(super) struct Holdings {
 #[derive(Debug)]
 struct Inner {
     leases: Leases,
-    controls: HashMap<ItemId, Control>,
+    controls: HashMap<Hold, Control>,
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct Control {
-    hold: Hold,
+    /// Why the keeper stopped it, if it did.
+    loss: Option<Loss>,
     pub(super) cancel: CancellationToken,
     pub(super) kill: CancellationToken,
 }
@@ -57,7 +58,7 @@ impl Holdings {
         let mut inner = self.lock();
         for hold in holds {
             inner.leases.remove(hold);
-            inner.drop_control(hold);
+            inner.controls.remove(hold);
         }
     }
 
@@ -69,16 +70,18 @@ impl Holdings {
             return None;
         }
         let control = Control {
-            hold,
+            loss: None,
             cancel: CancellationToken::new(),
             kill: CancellationToken::new(),
         };
-        inner.controls.insert(hold.item_id, control.clone());
+        inner.controls.insert(hold, control.clone());
         Some(control)
     }
 
-    pub(super) fn ended(&self, hold: &Hold) {
-        self.lock().drop_control(hold);
+    /// The run has ended. If the keeper had stopped it, why: a run may end faster than the keeper's
+    /// word of it reaches the loop, and what it ended in must not be taken for its own doing.
+    pub(super) fn ended(&self, hold: &Hold) -> Option<Loss> {
+        self.lock().controls.remove(hold)?.loss
     }
 
     pub(super) fn cancel(&self, hold: &Hold) {
@@ -165,11 +168,7 @@ impl Holdings {
     }
 
     fn control(&self, hold: &Hold) -> Option<Control> {
-        self.lock()
-            .controls
-            .get(&hold.item_id)
-            .filter(|control| control.hold == *hold)
-            .cloned()
+        self.lock().controls.get(hold).cloned()
     }
 }
 
@@ -177,25 +176,12 @@ impl Holdings {
 const SETTLE_PATIENCE_MIN: Duration = Duration::from_millis(500);
 
 impl Inner {
-    fn drop_control(&mut self, hold: &Hold) {
-        if self
-            .controls
-            .get(&hold.item_id)
-            .is_some_and(|control| control.hold == *hold)
-        {
-            self.controls.remove(&hold.item_id);
-        }
-    }
-
-    fn stop(&self, losses: &[(Hold, Loss)]) {
+    fn stop(&mut self, losses: &[(Hold, Loss)]) {
         for (hold, loss) in losses {
-            let Some(control) = self
-                .controls
-                .get(&hold.item_id)
-                .filter(|control| control.hold == *hold)
-            else {
+            let Some(control) = self.controls.get_mut(hold) else {
                 continue;
             };
+            control.loss = Some(*loss);
             control.cancel.cancel();
             if *loss == Loss::Refused {
                 control.kill.cancel();
@@ -203,3 +189,6 @@ impl Inner {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -246,3 +246,36 @@ async fn a_run_that_cannot_be_stopped_is_stuck_and_its_result_refused() {
     cut_off.stop().await;
     second.stop().await;
 }
+
+/// A run that the keeper stops may end before the keeper's word of it reaches the loop: it is handed
+/// back all the same, and no attempt is spent. In real time, since it takes threads to overtake.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_ends_faster_than_the_keepers_word_spends_no_attempt() {
+    let rig = Rig::real();
+    let ids = rig.enqueue_many((0..200).map(|n| Job { n })).await;
+    let began = Probe::new();
+    let handler = {
+        let began = began.clone();
+        move |_: Job, run: Run| {
+            began.hit();
+            async move {
+                run.cancelled().await;
+                Err::<(), _>(HandlerError::new("stopped half-way"))
+            }
+        }
+    };
+    rig.faults.block(Operation::Renew);
+    let settings = WorkerSettings {
+        capacity: 200,
+        ..leased(Duration::from_secs(2))
+    };
+    let worker = Started::apart(rig.worker(rig.source(), jobs(handler), settings));
+    began.wait_for(200).await;
+    until(async || (worker.sum("leasehold_lease_lost_total") >= 200).then_some(())).await;
+    for id in ids {
+        let item = rig.until_item(id, |item| item.last_error.is_some()).await;
+        assert!(item.errors.is_empty(), "{:?}", item.errors);
+    }
+    rig.faults.unblock(Operation::Renew);
+    worker.stop().await;
+}
