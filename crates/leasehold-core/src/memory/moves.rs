@@ -45,7 +45,12 @@ pub(super) fn settle(row: &mut Row, transition: &Transition, now: Timestamp) -> 
         }
         Transition::Retry { failure, delay } => {
             record(item, failure, now);
-            queue_again(item, later(now, *delay))
+            if rules::is_exhausted(item.attempts, item.max_attempts) {
+                fail(item, failure.code.clone());
+                Ended::DeadLetter
+            } else {
+                queue_again(item, later(now, *delay))
+            }
         }
         Transition::Bury { failure } => {
             record(item, failure, now);

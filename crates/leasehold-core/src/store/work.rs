@@ -90,6 +90,8 @@ pub trait WorkStore: Send + Sync + Debug {
     /// - complete: `done`; `result` stored; `last_error` kept.
     /// - retry, park, release: `queued`, available at now plus the delay; if a cancel was requested,
     ///   `failed` with code `cancelled` instead. Park and release give the attempt back.
+    /// - a retry of an item that has no attempt left buries it: the row's own count decides, since a
+    ///   claim that reached the store late may have raised it after the holder looked.
     /// - bury: `failed` with the failure's code; `audited_at` is empty until [`WorkStore::mark_audited`].
     /// - retry and bury add to `errors` (newest kept) and set `last_error`; park and release set
     ///   `last_error` to their note.

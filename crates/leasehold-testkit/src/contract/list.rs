@@ -80,6 +80,7 @@ macro_rules! store_contract {
                 a_completion_without_a_result_keeps_none
                 a_failed_item_is_queued_after_its_delay_with_the_attempt_spent
                 a_buried_item_is_a_dead_letter_that_is_owed_an_audit_entry
+                a_retry_with_no_attempt_left_is_a_burial
                 a_parked_item_is_queued_after_its_delay_with_the_attempt_given_back
                 a_released_item_is_queued_after_its_delay_with_the_attempt_given_back
                 a_release_without_delay_is_claimable_at_once

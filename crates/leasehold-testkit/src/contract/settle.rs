@@ -11,8 +11,8 @@ use leasehold_core::{
 
 use super::fixture::{Fixture, Moment};
 use super::samples::{
-    HOUR, LEASE, MOST_OF_LEASE, ORG, bury, complete, every_transition, failure, hold, id, ids,
-    item, json, last_attempt, numbered, park, release, renewal, request_of, retry, settlement,
+    HOUR, LEASE, MOST_OF_LEASE, OPERATOR, ORG, bury, complete, every_transition, failure, hold, id,
+    ids, item, json, last_attempt, numbered, park, release, renewal, request_of, retry, settlement,
 };
 
 /// The row that a settle leaves, whatever the transition: the claim's fields are cleared.
@@ -113,6 +113,24 @@ pub async fn a_buried_item_is_a_dead_letter_that_is_owed_an_audit_entry(f: &Fixt
     assert_eq!(after, expected);
     assert!(after.is_dead_letter());
     assert_eq!(f.work().unaudited(ORG, 10).await.unwrap(), [after]);
+}
+
+pub async fn a_retry_with_no_attempt_left_is_a_burial(f: &Fixture) {
+    // Also if a person wants it stopped: a dead letter beats a cancel.
+    for is_cancelled in [false, true] {
+        let held = f.held(last_attempt()).await;
+        if is_cancelled {
+            f.work().cancel(ORG, held.id, OPERATOR).await.unwrap();
+        }
+        let answer = f.settle(hold(&held), retry(HOUR)).await;
+        assert_eq!(answer, Settled::Settled(Ended::DeadLetter));
+        let after = f.row(held.id).await;
+        let code = FailureCode::own(FailureCode::HANDLER_ERROR);
+        assert_eq!((after.status, after.attempts), (Status::Failed, 1));
+        assert_eq!(after.failure_code, Some(code));
+        assert_eq!(after.errors.len(), 1);
+        assert!(after.is_dead_letter() && after.audited_at.is_none());
+    }
 }
 
 pub async fn a_parked_item_is_queued_after_its_delay_with_the_attempt_given_back(f: &Fixture) {

@@ -280,6 +280,9 @@ impl Seen {
         let (expected, status) = match transition {
             Transition::Complete { .. } => (Ended::Done, Status::Done),
             Transition::Bury { .. } => (Ended::DeadLetter, Status::Failed),
+            Transition::Retry { .. } if before.attempts >= before.max_attempts => {
+                (Ended::DeadLetter, Status::Failed)
+            }
             _ if queued == Ended::Cancelled => (queued, Status::Failed),
             _ => (queued, Status::Queued),
         };

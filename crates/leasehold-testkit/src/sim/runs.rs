@@ -350,16 +350,13 @@ impl World {
             return Some("without trusting it".to_owned());
         }
         // What is merely held would be lost along with one that must run alone.
-        let company = process.held.len() - 1;
-        let stuck = self
-            .runs
-            .values()
-            .filter(|run| run.who == who && run.is_stuck);
+        let stuck = usize::try_from(process.dispatch.stuck()).unwrap();
+        let has_company = process.held.len() > stuck + 1;
         let alone = self
             .runs
             .values()
             .any(|run| run.who == who && run.runs_alone && !run.is_stuck);
-        if alone || runs_alone && company > stuck.count() {
+        if alone || runs_alone && has_company {
             return Some("beside others, though one must run alone".to_owned());
         }
         let of_the_item = self
