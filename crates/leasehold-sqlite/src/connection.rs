@@ -18,8 +18,8 @@ const CHECKPOINT_PAGES: u32 = 4_000;
 const LOG_BYTES_MAX: u32 = 64 << 20;
 
 /// Page cache of the writer and of each reader, in KiB.
-const WRITER_CACHE_KIB: u32 = 32 << 10;
-const READER_CACHE_KIB: u32 = 4 << 10;
+const WRITER_CACHE_KIB: u32 = 8 << 10;
+const READER_CACHE_KIB: u32 = 2 << 10;
 
 /// How often a file that is being switched to write-ahead logging elsewhere is asked again: the
 /// switch ignores the busy timeout.
