@@ -1,6 +1,7 @@
 //! Plays simulation seeds: `--seed N` in detail, `--seeds A..B` and `--fresh N` in bulk.
 //!
-//! Prints one line of figures, and exits with 1 after the first failure, whose seed it names.
+//! Prints one line of figures, and exits with 1 after the first failure, whose seed it names. The same
+//! seeds have the same digest on every machine.
 
 use std::fmt;
 use std::io::Write as _;
@@ -34,8 +35,9 @@ fn main() -> ExitCode {
         Ok((seeds, report)) => {
             let items = report.of("items");
             let seconds = began.elapsed().as_secs_f64();
+            let digest = report.digest();
             say(format_args!(
-                "sim: {seeds} seeds, {items} items, {seconds:.1} s: {report}"
+                "sim: {seeds} seeds, {items} items, {seconds:.1} s, digest {digest:016x}: {report}"
             ));
             ExitCode::SUCCESS
         }

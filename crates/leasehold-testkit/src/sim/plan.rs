@@ -116,7 +116,7 @@ impl Plan {
             workers: setups,
             items,
             active,
-            quiet: quiet(jumps, lease),
+            quiet: quiet(jumps, lease, settings.items),
             jumps,
             rates,
             respite: dice.between(lease / 4, lease * 4),
@@ -126,12 +126,15 @@ impl Plan {
 }
 
 /// Time for what is left of attempts, back-off, expiries and sweeps, twice of what any of thousands of
-/// seeds has needed, and for the fixed pauses, which weigh on short leases. A calendar that was set
-/// back by many leases takes that long to come to what was due.
-fn quiet(jumps: Jumps, lease: Duration) -> Duration {
+/// seeds has needed; for the items themselves, of which a cap may let run but one at a time; and for
+/// the fixed pauses, which weigh on short leases. A calendar that was set back by many leases takes
+/// that long to come to what was due.
+fn quiet(jumps: Jumps, lease: Duration, items: usize) -> Duration {
+    let items = u32::try_from(items).unwrap_or(u32::MAX);
+    let running = (lease / 10).saturating_mul(items);
     match jumps {
-        Jumps::None | Jumps::Bounded => lease * 16 + Duration::from_mins(1),
-        Jumps::Wild => lease * 400,
+        Jumps::None | Jumps::Bounded => lease * 12 + running + Duration::from_mins(1),
+        Jumps::Wild => lease * 400 + running,
     }
 }
 

@@ -33,12 +33,12 @@ impl Report {
         self.digest
     }
 
-    /// Adds another seed's counts.
+    /// Adds another seed's figures, in whatever order seeds come to their ends.
     pub fn add(&mut self, other: &Self) {
         for (what, count) in &other.counts {
             *self.counts.entry(what).or_default() += count;
         }
-        self.fold(other.digest);
+        self.digest = self.digest.wrapping_add(other.digest);
     }
 }
 
