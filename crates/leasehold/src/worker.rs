@@ -349,7 +349,11 @@ impl<S: Source> Keeping<S> {
         self.keeper.run(stop).await;
         // Going offline is the last step but for the port, which answers until the end.
         let _ = living.await;
-        drop(serving);
+        if let Some(serving) = serving {
+            serving.abort();
+            // Closed by the time the worker has ended, so that a successor can bind it.
+            let _ = serving.await;
+        }
     }
 }
 

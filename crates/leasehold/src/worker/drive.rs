@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use leasehold_core::store::work::{ClaimRequest, Claimed, Settlement};
 use leasehold_core::{
     BootTime, ClaimToken, Clock, Failure, FailureCode, Hold, Kind, OpContext, Outcome, StoreError,
@@ -60,6 +61,10 @@ pub(super) struct Drive<S, E> {
 /// However long the lease, a store that is back after this is claimed from at once.
 const CLAIM_PATIENCE_MAX: Duration = Duration::from_secs(5);
 
+/// So many settles are under way at once: while the store makes one durable, the next is with it
+/// already, and one that must be asked again does not hold up all others.
+const SETTLES_MAX: usize = 2;
+
 /// At the end of a drain, audit entries on their way get this long.
 const AUDITS_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -91,7 +96,7 @@ struct Assigned {
 #[derive(Default)]
 struct UnderWay {
     claiming: Option<Claiming>,
-    settling: Option<Settling>,
+    settling: FuturesUnordered<Settling>,
     to_settle: Vec<Settlement>,
     /// What a run needs beside its item. By hold: an item may be held twice.
     assigned: HashMap<Hold, Assigned>,
@@ -128,14 +133,21 @@ impl<S: Source, E: Executor> Drive<S, E> {
                 self.dispatch.handle(now, event, &mut actions);
             }
             self.dispatch.advance(now, &mut actions);
-            self.carry_out(now, &mut actions, &mut way);
-            heard.append(&mut way.own);
-            if way.settling.is_none() && !way.to_settle.is_empty() {
+            let starts = self.carry_out(&mut actions, &mut way);
+            while way.settling.len() < SETTLES_MAX && !way.to_settle.is_empty() {
                 let at = way.to_settle.len().min(settle::BATCH_MAX);
                 let rest = way.to_settle.split_off(at);
                 let batch = std::mem::replace(&mut way.to_settle, rest);
-                way.settling = Some(Box::pin(settler.clone().write(batch)));
+                way.settling.push(Box::pin(settler.clone().write(batch)));
             }
+            if !starts.is_empty() {
+                // The store gets to work on these while the runs are started.
+                heard.extend(self.ask_store(&mut way));
+            }
+            for claimed in starts {
+                self.start(now, claimed, &mut way);
+            }
+            heard.append(&mut way.own);
             self.tell();
             if self.dispatch.is_finished(now) {
                 let abandoned = self.dispatch.held();
@@ -156,9 +168,8 @@ impl<S: Source, E: Executor> Drive<S, E> {
                 biased;
                 requests = self.stop.asked() => heard.extend(drains(requests)),
                 () = self.left.cancelled(), if claims => heard.push(Event::Drain),
-                answers = answer(&mut way.settling) => {
-                    way.settling = None;
-                    heard.extend(answers.into_iter().map(|(hold, answer)| Event::Settled(hold, answer)));
+                Some(answers) = way.settling.next(), if !way.settling.is_empty() => {
+                    heard.extend(settled(answers));
                 }
                 answer = answer(&mut way.claiming) => {
                     way.claiming = None;
@@ -178,6 +189,7 @@ impl<S: Source, E: Executor> Drive<S, E> {
     ) -> impl Iterator<Item = Event> + use<S, E> {
         let (event, more) = match answer {
             Ok(Assignments { items, orphaned }) => {
+                self.outages.answered(self.clock.elapsed());
                 self.metrics.claimed(items.len());
                 let mut claimed = Vec::with_capacity(items.len());
                 for (mut item, context) in items {
@@ -210,7 +222,25 @@ impl<S: Source, E: Executor> Drive<S, E> {
             .flatten()
     }
 
-    fn carry_out(&mut self, now: BootTime, actions: &mut Vec<Action>, way: &mut UnderWay) {
+    /// Polls what is asked of the store once, so that it is on its way.
+    fn ask_store(&self, way: &mut UnderWay) -> Vec<Event> {
+        let mut answered = Vec::new();
+        if let Some(claiming) = &mut way.claiming
+            && let Some(answer) = claiming.as_mut().now_or_never()
+        {
+            way.claiming = None;
+            answered.extend(self.claimed(answer, way));
+        }
+        while let Some(Some(answers)) = way.settling.next().now_or_never() {
+            answered.extend(settled(answers));
+        }
+        answered
+    }
+
+    /// Does what was decided but for the starts, which are left to the caller: nothing else of a round
+    /// refers to a run that starts in it.
+    fn carry_out(&mut self, actions: &mut Vec<Action>, way: &mut UnderWay) -> Vec<Claimed> {
+        let mut starts = Vec::new();
         let mut forgotten = Vec::new();
         let settled_from = way.to_settle.len();
         for action in actions.drain(..) {
@@ -222,7 +252,7 @@ impl<S: Source, E: Executor> Drive<S, E> {
                 Action::Hold { holds, sent } => {
                     self.holdings.take_up(&holds, self.settings.lease, sent);
                 }
-                Action::Start(claimed) => self.start(now, claimed, way),
+                Action::Start(claimed) => starts.push(claimed),
                 Action::Cancel(hold, reason) => {
                     tracing::info!(item = %hold.item_id, reason = reason.name(), "stopping a run");
                     self.holdings.cancel(&hold);
@@ -242,6 +272,7 @@ impl<S: Source, E: Executor> Drive<S, E> {
                 .map(|settlement| settlement.hold),
         );
         self.holdings.forget(&forgotten);
+        starts
     }
 
     fn claim(&self, request: ClaimRequest) -> Claiming {
@@ -369,6 +400,12 @@ fn hold_of(claimed: &Claimed, token: ClaimToken) -> Hold {
         item_id: claimed.item.id,
         token,
     }
+}
+
+fn settled(answers: Vec<(Hold, SettleAnswer)>) -> impl Iterator<Item = Event> {
+    answers
+        .into_iter()
+        .map(|(hold, answer)| Event::Settled(hold, answer))
 }
 
 async fn answer<T>(under_way: &mut Option<Pin<Box<dyn Future<Output = T> + Send>>>) -> T {

@@ -9,6 +9,10 @@ use uuid::Uuid;
 
 use super::{Action, Dispatch, Run, State, StopReason};
 
+/// One claim asks for no more: while a large worker starts what one claim brought, the store is at the
+/// next, and neither waits for the other.
+const LIMIT_MAX: u32 = 256;
+
 /// After a claim that failed, the next waits this long, doubled each time up to the cap, which is long
 /// enough to spare a store that is down and short enough to resume within seconds.
 const BACKOFF: RetryPolicy = RetryPolicy {
@@ -139,7 +143,7 @@ impl Dispatch {
     }
 
     fn fresh_claim(&mut self, now: BootTime) -> Option<Asked> {
-        let limit = self.free();
+        let limit = self.free().min(LIMIT_MAX);
         let wants = self.claim.woken || self.claim.more;
         (self.drain.is_none() && wants && limit > 0).then(|| Asked {
             token: self.chance.token(),
