@@ -132,6 +132,7 @@ impl<S: Source> Keeper<S> {
     fn take(&self, answer: Answer, unheard: &mut VecDeque<Event>) {
         match answer.answers {
             Ok(answers) => {
+                self.outages.answered(self.clock.elapsed());
                 self.count(&answers);
                 let holds = answer.batch.iter().map(|renewal| renewal.hold);
                 let losses = self.holdings.answered(answer.sent, holds.zip(answers));

@@ -12,17 +12,29 @@ pub(crate) const CALM_AFTER: Duration = Duration::from_secs(3);
 /// process was frozen or starved: whoever notices first, claims nothing and recovers nothing.
 const WATCHED_WITHIN: Duration = Duration::from_millis(1_500);
 
-/// The last time a call found the store out of reach, or the clocks had jumped; and the last time
-/// that the keeper looked.
+/// Whether the store is out of reach, since when it is back, and when the keeper last looked.
+///
+/// An outage is over with the first answer after the last failure, and not before: whoever asks
+/// seldom learns late of either.
 #[derive(Debug, Default)]
 pub(crate) struct Outages {
-    last: Moment,
+    failed: Moment,
+    back: Moment,
     looked: Moment,
 }
 
 impl Outages {
+    /// A call found the store out of reach, or the clocks had jumped.
     pub(crate) fn note(&self, now: BootTime) {
-        self.last.note(now);
+        self.failed.set(now);
+        self.back.clear();
+    }
+
+    /// A call was answered.
+    pub(crate) fn answered(&self, now: BootTime) {
+        if self.failed.age(now).is_some() && self.back.age(now).is_none() {
+            self.back.set(now);
+        }
     }
 
     /// As [`Outages::note`], if the error says that the store was out of reach.
@@ -34,7 +46,7 @@ impl Outages {
 
     /// The keeper looks.
     pub(crate) fn look(&self, now: BootTime) {
-        self.looked.note(now);
+        self.looked.set(now);
     }
 
     /// Whether time has passed that the keeper has not seen yet.
@@ -42,10 +54,11 @@ impl Outages {
         self.looked.age(now).is_some_and(|age| age > WATCHED_WITHIN)
     }
 
-    /// Whether the last one is long enough ago to requeue on the strength of expired leases.
+    /// Whether the store has been within reach for long enough to requeue on the strength of expired
+    /// leases.
     pub(crate) fn is_calm(&self, now: BootTime) -> bool {
-        let is_recent = self.last.age(now).is_some_and(|age| age < CALM_AFTER);
-        !is_recent && !self.is_unwatched(now)
+        let is_over = self.back.age(now).is_some_and(|age| age >= CALM_AFTER);
+        (is_over || self.failed.age(now).is_none()) && !self.is_unwatched(now)
     }
 }
 
@@ -54,9 +67,13 @@ impl Outages {
 struct Moment(AtomicU64);
 
 impl Moment {
-    fn note(&self, now: BootTime) {
+    fn set(&self, now: BootTime) {
         let nanoseconds = u64::try_from(now.since_boot().as_nanos()).unwrap_or(u64::MAX);
-        self.0.fetch_max(nanoseconds, Ordering::AcqRel);
+        self.0.store(nanoseconds, Ordering::Release);
+    }
+
+    fn clear(&self) {
+        self.0.store(0, Ordering::Release);
     }
 
     fn age(&self, now: BootTime) -> Option<Duration> {
@@ -64,3 +81,6 @@ impl Moment {
         (noted > 0).then(|| now.since(BootTime::new(Duration::from_nanos(noted))))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,10 +15,11 @@ use crate::telemetry::Metrics;
 /// A bound on one statement. What is left over goes in the next.
 pub(super) const BATCH_MAX: usize = 2_000;
 
-/// After a write that failed, the next waits this long, doubled up to the cap: the lease is short.
+/// After a write that failed, the next waits this long, doubled up to the cap: the lease is short, and
+/// after an outage nothing is requeued for a moment, in which hand-backs must have come.
 const BACKOFF: RetryPolicy = RetryPolicy {
     base: Duration::from_millis(50),
-    cap: Duration::from_secs(2),
+    cap: Duration::from_secs(1),
     jitter: 0.5,
 };
 

@@ -46,7 +46,8 @@ pub(super) struct Sweep<S> {
 struct Ring {
     /// A pass that ran out of budget goes on where it stopped.
     resume_after: Option<OrgId>,
-    /// Since when passes recover nothing, because the store was out of reach a moment ago.
+    /// Since when passes recover nothing although the store answers them, because some of its calls
+    /// find it out of reach.
     held_off: Option<BootTime>,
 }
 
@@ -60,6 +61,7 @@ struct Pass {
     orphaned: u64,
     audited: u64,
     purged: u64,
+    answers: u32,
     errors: u32,
     unfinished: bool,
 }
@@ -76,21 +78,22 @@ impl<S: Source> Sweep<S> {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(pause) => {}
             }
-            tokio::select! {
+            let recovered = tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                () = self.pass(&mut ring) => {}
-            }
-            let next = if ring.held_off.is_some() {
-                CALM_AFTER.min(interval)
-            } else {
+                recovered = self.pass(&mut ring) => recovered,
+            };
+            let next = if recovered {
                 interval
+            } else {
+                CALM_AFTER.min(interval)
             };
             pause = next.mul_f64(0.9 + 0.2 * fastrand::f64());
         }
     }
 
-    async fn pass(&self, ring: &mut Ring) {
+    /// One pass. Whether it recovered anything that was due, or would have.
+    async fn pass(&self, ring: &mut Ring) -> bool {
         let began = self.clock.elapsed();
         let deadline = began + self.settings.sweep_budget;
         let mut pass = Pass::default();
@@ -108,12 +111,9 @@ impl<S: Source> Sweep<S> {
             self.metrics.gauges(&gauges);
             self.judge_skew(gauges.now);
         }
-        ring.held_off = match ring.held_off {
-            _ if recovers => None,
-            Some(since) if pass.errors == 0 => Some(since),
-            // It goes on, or has just begun: the wait is counted from its end.
-            _ => Some(self.clock.elapsed()),
-        };
+        // While nothing is answered at all the outage goes on, and the wait has not begun.
+        let waits = !recovers && pass.answers > 0;
+        ring.held_off = ring.held_off.or(Some(began)).filter(|_| waits);
         let length = self.clock.elapsed().since(began);
         self.metrics.swept(length, pass.requeued, pass.purged);
         tracing::info!(
@@ -129,6 +129,7 @@ impl<S: Source> Sweep<S> {
             unfinished = pass.unfinished,
             "swept"
         );
+        recovers
     }
 
     /// The store's clock decides; a worker whose own is far off is told so, for whoever reads its logs.
@@ -265,7 +266,11 @@ impl<S: Source> Sweep<S> {
         pass: &mut Pass,
     ) -> Option<T> {
         match answer {
-            Ok(value) => Some(value),
+            Ok(value) => {
+                pass.answers += 1;
+                self.outages.answered(self.clock.elapsed());
+                Some(value)
+            }
             Err(error) => {
                 pass.errors += 1;
                 self.metrics.store_error(step);
