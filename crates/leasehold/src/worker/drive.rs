@@ -190,7 +190,6 @@ impl<S: Source, E: Executor> Drive<S, E> {
         let (event, more) = match answer {
             Ok(Assignments { items, orphaned }) => {
                 self.outages.answered(self.clock.elapsed());
-                self.outages.answered(self.clock.elapsed());
                 self.metrics.claimed(items.len());
                 let mut claimed = Vec::with_capacity(items.len());
                 for (mut item, context) in items {
