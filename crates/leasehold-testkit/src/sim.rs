@@ -26,16 +26,18 @@
 //! 9. every dead letter has its audit entry, once;
 //! 10. neither loop nor keeper would spin;
 //! 11. what must run alone does;
-//! 12. no org has more claims in a lane than its cap.
+//! 12. no org has more claims in a lane than its cap;
+//! 13. a run that was stopped for its lease spends no attempt by the way it ends.
 //!
 //! In some seeds the calendar jumps by more than any lease can bear; 1 and 7 are not checked there,
 //! and all others must hold still. That the oracles bite is shown by [`Sabotage`].
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{BootTime, Clock as _, ItemId, ManualClock, OrgId};
+use leasehold_core::{BootTime, Clock as _, Hold, ItemId, ManualClock, OrgId};
 
 use agenda::{Agenda, CallId, Event, RunId};
 use dice::Dice;
@@ -146,8 +148,10 @@ struct World {
     agenda: Agenda,
     store: Store,
     workers: Vec<Worker>,
-    calls: std::collections::BTreeMap<CallId, Call>,
-    runs: std::collections::BTreeMap<RunId, Running>,
+    calls: BTreeMap<CallId, Call>,
+    runs: BTreeMap<RunId, Running>,
+    /// Holds whose runs a keeper stopped before they ended.
+    stopped: BTreeSet<Hold>,
     rows: Rows,
     report: Report,
     /// Of calls and runs.
@@ -184,8 +188,9 @@ impl World {
             began: now,
             agenda: Agenda::starting_at(now),
             workers: workers.collect(),
-            calls: std::collections::BTreeMap::new(),
-            runs: std::collections::BTreeMap::new(),
+            calls: BTreeMap::new(),
+            runs: BTreeMap::new(),
+            stopped: BTreeSet::new(),
             rows: Rows::default(),
             report: Report::default(),
             next_id: 0,

@@ -53,8 +53,8 @@ pub(super) enum Inner {
     TimesOut(CallId),
     /// A settle that failed is asked again.
     SettlesAgain,
-    /// Somebody of the process tells the loop.
-    Tell(Heard),
+    /// Somebody of the process tells the loop, in this order.
+    Tell(Vec<Heard>),
 }
 
 /// What becomes of a run.

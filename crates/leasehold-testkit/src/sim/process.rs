@@ -167,7 +167,11 @@ impl World {
         match inner {
             Inner::Loop(_) => self.loop_turn(who),
             Inner::Keeper(_) => self.keeper_turn(who),
-            Inner::Tell(heard) => self.hear(who, heard),
+            Inner::Tell(heard) => {
+                for heard in heard {
+                    self.hear(who, heard);
+                }
+            }
             Inner::SettlesAgain => self.settles_again(who),
             Inner::Answer(call) => {
                 if let Some(answer) = self.answered(call) {
@@ -185,7 +189,7 @@ impl World {
     }
 
     pub(super) fn tell_loop(&mut self, who: Who, wait: Duration, heard: Heard) {
-        self.after(wait, Event::Within(who, Inner::Tell(heard)));
+        self.after(wait, Event::Within(who, Inner::Tell(vec![heard])));
     }
 
     fn hear(&mut self, who: Who, heard: Heard) {
@@ -299,7 +303,8 @@ impl World {
             Action::Kill(hold) => self.turn_run(who, &hold, latency, Turn::Killed),
             Action::Settle(settlement) => {
                 process.leases.settling(&settlement.hold);
-                process.to_settle.push(settlement);
+                process.to_settle.push(settlement.clone());
+                self.check_settle(&settlement);
             }
             Action::Forget(hold) => {
                 process.leases.remove(&hold);

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use leasehold::worker::dispatch::{Ending, Event as Heard};
 use leasehold::worker::trust::Loss;
-use leasehold_core::rules;
-use leasehold_core::store::work::{ClaimRequest, Claimed};
+use leasehold_core::rules::{self, Transition};
+use leasehold_core::store::work::{ClaimRequest, Claimed, Settlement};
 use leasehold_core::{BootTime, Failure, FailureCode, Hold, Outcome};
 
 use super::World;
-use super::agenda::{Event, RunId, Turn, Who};
+use super::agenda::{Event, Inner, RunId, Turn, Who};
 use super::plan::{Jumps, is_fenced};
 use super::rows::Cause;
 use super::store::Sabotage;
@@ -28,6 +28,8 @@ pub(super) struct Running {
     heeds: bool,
     runs_alone: bool,
     is_stuck: bool,
+    /// Why the keeper stopped it, if it did.
+    loss: Option<Loss>,
     deadline: BootTime,
 }
 
@@ -84,6 +86,7 @@ impl World {
                 heeds,
                 runs_alone,
                 is_stuck: false,
+                loss: None,
                 deadline,
             },
         );
@@ -209,8 +212,37 @@ impl World {
         if let Some(process) = self.process(run.who) {
             process.runs.remove(&run.hold);
         }
+        let mut words = vec![Heard::Ended(run.hold, ending)];
+        if let Some(loss) = run.loss {
+            self.stopped.insert(run.hold);
+            // The reason goes ahead of the ending, whatever has become of the keeper's own word.
+            if self.sabotage != Some(Sabotage::ReasonUntold) {
+                words.insert(0, Heard::Loss(run.hold, loss));
+            }
+        }
         let latency = self.latency();
-        self.tell_loop(run.who, latency, Heard::Ended(run.hold, ending));
+        self.after(latency, Event::Within(run.who, Inner::Tell(words)));
+    }
+
+    /// The keeper stops a run, and leaves word of why with it.
+    pub(super) fn stopped_by_keeper(&mut self, who: Who, hold: &Hold, loss: Loss) {
+        let run = self.workers[who.seat]
+            .process
+            .as_ref()
+            .and_then(|process| process.runs.get(hold));
+        if let Some(run) = run.and_then(|run| self.runs.get_mut(run)) {
+            run.loss = Some(loss);
+        }
+    }
+
+    /// Oracle: what a run ended in after its lease was lost is not taken for its own doing.
+    pub(super) fn check_settle(&mut self, settlement: &Settlement) {
+        let is_retry = matches!(settlement.transition, Transition::Retry { .. });
+        if is_retry && self.stopped.contains(&settlement.hold) {
+            self.violated(format!(
+                "a run that was stopped for its lease spends an attempt: {settlement:?}"
+            ));
+        }
     }
 
     /// Until when a run stands still with its process. A fenced one is a process of its own.

@@ -40,6 +40,8 @@ pub enum Sabotage {
     TrustFromAnswer,
     /// The keeper tells nobody that a lease is in doubt.
     DoubtsUntold,
+    /// A run that the keeper stopped ends without a word of why.
+    ReasonUntold,
     /// The worker starts an item without asking whether its hold is still trusted.
     StartsUntrusted,
     /// A run counts as ended when it was told to end.
@@ -52,7 +54,7 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// Every one.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::SettleIgnoresToken,
         Self::SettleIgnoresExpiry,
         Self::SettleForgets,
@@ -62,6 +64,7 @@ impl Sabotage {
         Self::TrustTooLong,
         Self::TrustFromAnswer,
         Self::DoubtsUntold,
+        Self::ReasonUntold,
         Self::StartsUntrusted,
         Self::EndsTooSoon,
         Self::WardenAsleep,

@@ -114,6 +114,7 @@ fn words_for(sabotage: Sabotage) -> &'static str {
         Sabotage::HandBackSpends => "a hand-back spent an attempt",
         Sabotage::TrustTooLong | Sabotage::TrustFromAnswer => " trusts ",
         Sabotage::DoubtsUntold => "was able to stop and still runs",
+        Sabotage::ReasonUntold => "that was stopped for its lease spends an attempt",
         Sabotage::StartsUntrusted => "without trusting it",
         Sabotage::EndsTooSoon => " starts ",
         Sabotage::WardenAsleep => "still executes, though fenced",

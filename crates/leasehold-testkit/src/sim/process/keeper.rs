@@ -95,6 +95,7 @@ impl World {
                 continue;
             }
             let latency = self.latency();
+            self.stopped_by_keeper(who, &hold, loss);
             self.turn_run(who, &hold, latency, Turn::Cancelled);
             if loss == Loss::Refused {
                 self.turn_run(who, &hold, latency, Turn::Killed);
