@@ -19,6 +19,23 @@ fn the_readme_shows_the_quickstart_to_the_letter() {
 }
 
 #[test]
+fn every_file_that_the_readme_names_is_there() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let links = README
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next());
+    let files: Vec<&str> = links.filter(|link| !link.starts_with("http")).collect();
+    assert!(files.len() > 10, "the table of guarantees links its tests");
+    for file in files {
+        assert!(
+            root.join(file).exists(),
+            "README.md links {file}, which is not there"
+        );
+    }
+}
+
+#[test]
 fn real_process_the_quickstart_runs_its_item_once_and_drains_on_term() {
     let folder = tempfile::tempdir().unwrap();
     let run = || {
