@@ -7,8 +7,8 @@ use std::fmt;
 use std::io::Write as _;
 use std::ops::Range;
 use std::process::ExitCode;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use leasehold_testkit::sim::{self, Failure, Report, Settings};
@@ -42,7 +42,8 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(failure) => {
-            say(format_args!("sim: FAILED: {failure}"));
+            let set_up = orders.set_up();
+            say(format_args!("sim: FAILED: {failure}{set_up}"));
             ExitCode::FAILURE
         }
     }
@@ -91,6 +92,17 @@ impl Orders {
         Ok(orders)
     }
 
+    /// What the replay's command lacks, if the set-up is not the usual one.
+    fn set_up(&self) -> String {
+        let Settings { workers, items, .. } = self.settings;
+        let usual = Settings::default();
+        if (workers, items) == (usual.workers, usual.items) {
+            String::new()
+        } else {
+            format!(" -- --workers {workers} --items {items}")
+        }
+    }
+
     fn play(&self) -> Result<(u64, Report), Failure> {
         let mut report = Report::default();
         let mut seeds = 0;
@@ -99,7 +111,7 @@ impl Orders {
                 trace: Some(say),
                 ..self.settings
             };
-            report.add(&sim::run(*seed, &settings)?);
+            report.add(&play(*seed, &settings)?);
             seeds += 1;
         }
         for range in &self.bulk {
@@ -125,7 +137,7 @@ fn in_bulk(range: Range<u64>, settings: &Settings) -> Result<Report, Failure> {
                     if seed >= range.end {
                         return;
                     }
-                    let played = sim::run(seed, settings);
+                    let played = play(seed, settings);
                     let Ok(mut total) = total.lock() else { return };
                     match played {
                         Ok(report) => total.0.add(&report),
@@ -141,15 +153,20 @@ fn in_bulk(range: Range<u64>, settings: &Settings) -> Result<Report, Failure> {
             });
         }
     });
-    match total.into_inner() {
-        Ok((report, None)) => Ok(report),
-        Ok((_, Some(failure))) => Err(failure),
-        Err(_) => Err(Failure {
-            seed: range.start,
+    // Nothing panics while it holds the lock.
+    let (report, failure) = total.into_inner().unwrap_or_else(PoisonError::into_inner);
+    failure.map_or(Ok(report), Err)
+}
+
+/// Plays one seed. A panic is a failure of that seed like any other.
+fn play(seed: u64, settings: &Settings) -> Result<Report, Failure> {
+    std::panic::catch_unwind(|| sim::run(seed, settings)).unwrap_or_else(|_| {
+        Err(Failure {
+            seed,
             after: Duration::ZERO,
-            words: "a seed of the range panicked; its message stands above".to_owned(),
-        }),
-    }
+            words: "it panicked; the message stands above".to_owned(),
+        })
+    })
 }
 
 fn number(flag: &str, text: &str) -> Result<u64, String> {
