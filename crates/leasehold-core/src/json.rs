@@ -3,6 +3,7 @@
 //! A payload or a result is forwarded exactly as its writer wrote it: re-encoding would change large
 //! numbers and the order of keys. What a store could not hold is refused here, once, with the place.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
@@ -24,6 +25,12 @@ pub enum JsonError {
     #[error("the zero character (\\u0000) cannot be stored; it is in {place}")]
     ZeroCharacter {
         /// Where, as a path from the root such as `$.name[2]`.
+        place: String,
+    },
+    /// One object names a key twice: readers would disagree about which value counts.
+    #[error("a key stands twice in one object; it is {place}")]
+    DuplicateKey {
+        /// Which, as a path from the root.
         place: String,
     },
     /// More bytes than allowed.
@@ -131,18 +138,18 @@ impl<'de> Deserialize<'de> for JsonObject {
 }
 
 fn check(text: &str) -> Result<(), JsonError> {
-    let mut zero = None;
+    let mut fault = None;
     let mut decoder = serde_json::Deserializer::from_str(text);
     let seed = Place {
         path: &mut String::from("$"),
-        zero: &mut zero,
+        fault: &mut fault,
     };
     let shape = seed
         .deserialize(&mut decoder)
         .and_then(|shape| decoder.end().map(|()| shape))
         .map_err(|e| JsonError::Malformed(e.to_string()))?;
-    match (shape, zero) {
-        (_, Some(place)) => Err(JsonError::ZeroCharacter { place }),
+    match (shape, fault) {
+        (_, Some(fault)) => Err(fault),
         (Shape::Object, None) => Ok(()),
         (Shape::Other(what), None) => Err(JsonError::NotAnObject(what)),
     }
@@ -153,16 +160,24 @@ enum Shape {
     Other(&'static str),
 }
 
-/// Walks a value, remembering the path, and notes the first zero character.
+/// Walks a value, remembering the path, and notes the first thing in it that is refused.
 struct Place<'a> {
     path: &'a mut String,
-    zero: &'a mut Option<String>,
+    fault: &'a mut Option<JsonError>,
 }
 
 impl Place<'_> {
-    fn note(&mut self, text: &str) {
-        if self.zero.is_none() && text.contains('\0') {
-            *self.zero = Some(self.path.replace('\0', "\\u0000"));
+    fn note_zero(&mut self, text: &str) {
+        if self.fault.is_none() && text.contains('\0') {
+            let place = self.path.replace('\0', "\\u0000");
+            *self.fault = Some(JsonError::ZeroCharacter { place });
+        }
+    }
+
+    fn note_double(&mut self) {
+        if self.fault.is_none() {
+            let place = self.path.clone();
+            *self.fault = Some(JsonError::DuplicateKey { place });
         }
     }
 }
@@ -203,7 +218,7 @@ impl<'de> Visitor<'de> for Place<'_> {
     }
 
     fn visit_str<E>(mut self, text: &str) -> Result<Shape, E> {
-        self.note(text);
+        self.note_zero(text);
         Ok(Shape::Other("a text"))
     }
 
@@ -213,7 +228,7 @@ impl<'de> Visitor<'de> for Place<'_> {
             let _ = write!(self.path, "[{index}]");
             let found = seq.next_element_seed(Place {
                 path: self.path,
-                zero: self.zero,
+                fault: self.fault,
             })?;
             self.path.truncate(length);
             if found.is_none() {
@@ -225,12 +240,16 @@ impl<'de> Visitor<'de> for Place<'_> {
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Shape, A::Error> {
         let length = self.path.len();
+        let mut seen = BTreeSet::new();
         while let Some(key) = map.next_key::<String>()? {
             let _ = write!(self.path, ".{key}");
-            self.note(&key);
+            self.note_zero(&key);
+            if !seen.insert(key) {
+                self.note_double();
+            }
             map.next_value_seed(Place {
                 path: self.path,
-                zero: self.zero,
+                fault: self.fault,
             })?;
             self.path.truncate(length);
         }

@@ -35,6 +35,15 @@ fn text_that_only_looks_like_the_escape_is_kept() {
 }
 
 #[test]
+fn a_key_that_stands_twice_is_refused_with_its_place() {
+    assert!(refusal(r#"{"a":1,"a":2}"#).contains("it is $.a"));
+    assert!(refusal(r#"{"l":[{"x":1,"y":2,"x":3}]}"#).contains("it is $.l[0].x"));
+    // An escape may spell the same key another way.
+    assert!(refusal(r#"{"a":1,"\u0061":2}"#).contains("it is $.a"));
+    assert!(JsonObject::parse(r#"{"a":{"a":1},"b":{"a":1}}"#).is_ok());
+}
+
+#[test]
 fn other_shapes_are_refused_by_name() {
     for (text, what) in [
         ("[]", "a list"),
