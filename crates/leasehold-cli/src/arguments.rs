@@ -2,9 +2,10 @@
 
 use clap::builder::FalseyValueParser;
 use clap::builder::styling::{AnsiColor, Effects, Styles};
+use clap::parser::ValueSource;
 use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use crate::failure::EXIT_CODES;
+use crate::failure::{EXIT_CODES, Failure};
 use crate::{bench, completions, demo, enqueue, health, items, migrate};
 
 const STYLES: Styles = Styles::styled()
@@ -50,6 +51,10 @@ pub(crate) struct Common {
     )]
     pub(crate) database: String,
 
+    /// Whether --database stood on the command line, and not in the environment.
+    #[arg(skip)]
+    is_database_given: bool,
+
     /// Print one JSON object instead of text.
     #[arg(
         long,
@@ -63,6 +68,40 @@ pub(crate) struct Common {
     /// Say more on standard error; twice for much more. `LEASEHOLD_LOG` chooses in detail.
     #[arg(short, long, global = true, env = "LEASEHOLD_VERBOSE", action = ArgAction::Count)]
     pub(crate) verbose: u8,
+}
+
+impl Common {
+    /// ` --database URL`, quoted for a shell, for a command to paste that is to work on the same
+    /// database; empty where it would find it without.
+    pub(crate) fn database_again(&self) -> String {
+        if self.is_database_given {
+            format!(" --database {}", quoted(&self.database))
+        } else {
+            String::new()
+        }
+    }
+
+    /// Refuses --database on a command that opens none. From the environment it may come all the same:
+    /// it is set there for the others.
+    pub(crate) fn without_database(&self, command: &Command) -> Result<(), Failure> {
+        match command.why_no_database() {
+            Some(why) if self.is_database_given => {
+                Err(Failure::usage("this command does not take --database")
+                    .because(why)
+                    .remedy("leave --database out"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The text as one word of a shell's line.
+fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/.:_-+,@%=".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 /// One command each.
@@ -90,7 +129,26 @@ impl Command {
             _ => "warn",
         }
     }
+
+    /// Why the command has no use for a database, if it has none.
+    const fn why_no_database(&self) -> Option<&'static str> {
+        match self {
+            Self::Demo(_) | Self::DemoWorker(_) => {
+                Some("the demo makes a database of its own, in a temporary folder")
+            }
+            Self::Bench(_) => Some("the bench measures on databases of its own, made under --dir"),
+            Self::Health(_) => Some("a worker is asked over HTTP, and no database is opened"),
+            Self::Completions(_) => Some("a script is printed, and no database is opened"),
+            Self::Enqueue(_) | Self::Items(_) | Self::Migrate(_) => None,
+        }
+    }
 }
+
+/// What clap knows --database by.
+const DATABASE: &str = "database";
+
+/// The commands that open no database: their help does not list --database.
+const WITHOUT_DATABASE: &[&str] = &["demo", "bench", "health", "completions", "demo-worker"];
 
 /// The tree of commands, as it is parsed and shown. Help does not repeat what an environment variable
 /// is set to: it may be nobody else's business.
@@ -100,7 +158,14 @@ pub(crate) fn command() -> clap::Command {
             .mut_args(|argument| argument.hide_env_values(true))
             .mut_subcommands(discreet)
     }
-    discreet(Arguments::command())
+    let mut tree = Arguments::command();
+    let database = tree.get_arguments().find(|one| one.get_id() == DATABASE);
+    if let Some(hidden) = database.map(|one| one.clone().hide(true)) {
+        for name in WITHOUT_DATABASE {
+            tree = tree.mut_subcommand(name, |command| command.arg(hidden.clone()));
+        }
+    }
+    discreet(tree)
 }
 
 /// Reads the arguments of this process.
@@ -109,7 +174,10 @@ pub(crate) fn command() -> clap::Command {
 /// As clap: help and version are among them.
 pub(crate) fn read() -> Result<Arguments, clap::Error> {
     let mut matches = command().try_get_matches()?;
-    Arguments::from_arg_matches_mut(&mut matches)
+    let is_given = matches.value_source(DATABASE) == Some(ValueSource::CommandLine);
+    let mut arguments = Arguments::from_arg_matches_mut(&mut matches)?;
+    arguments.common.is_database_given = is_given;
+    Ok(arguments)
 }
 
 #[cfg(test)]

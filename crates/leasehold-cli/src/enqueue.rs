@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use leasehold::core::store::work::Enqueued;
+use leasehold::core::text::clip;
 use leasehold::core::{Due, IdempotencyKey, Permission};
 use leasehold::{Client, ItemId, JsonObject, Kind, Lane, NewItem, WorkItem};
 use serde::Serialize;
@@ -10,7 +11,7 @@ use crate::arguments::Common;
 use crate::database::Database;
 use crate::failure::{Answer, Failure};
 use crate::items::ItemDocument;
-use crate::names::{parse_id, parse_kind, parse_lane};
+use crate::names::{parse_kind, parse_lane};
 use crate::screen::{SCHEMA, Screen};
 use crate::{block_on, payload, when};
 
@@ -121,6 +122,7 @@ pub(crate) fn run(
             .map(|payload| template.item(payload, now, &client))
             .collect();
         let ids: Vec<ItemId> = items.iter().map(|item| item.id).collect();
+        let sent = items.first().cloned();
         let fates = enqueue(&client, items).await?;
         for (id, fate) in ids.iter().zip(&fates) {
             if matches!(fate, Enqueued::IdTaken) {
@@ -131,7 +133,7 @@ pub(crate) fn run(
         if arguments.batch.is_some() {
             show_batch(&fates, screen)
         } else {
-            show_one(&fates, now, screen)
+            show_one(&fates, sent.as_ref(), now, screen)
         }
     })
 }
@@ -158,8 +160,8 @@ impl Template {
             kind: parse_kind(&arguments.kind)?,
             lane: parse_lane(&arguments.lane)?,
             due,
-            key: arguments.key.as_deref().map(IdempotencyKey::from_text),
-            id: arguments.id.as_deref().map(parse_id).transpose()?,
+            key: arguments.key.as_deref().map(parse_key).transpose()?,
+            id: arguments.id.as_deref().map(parse_own_id).transpose()?,
             priority: arguments.priority,
             max_attempts: arguments.max_attempts,
         })
@@ -182,6 +184,24 @@ impl Template {
         item.request_id = client.context().request().request_id;
         item
     }
+}
+
+/// Refuses a key that says nothing: a script whose variable is not set would give one to all its work.
+fn parse_key(text: &str) -> Result<IdempotencyKey, Failure> {
+    if text.trim().is_empty() {
+        return Err(Failure::usage("--key (or LEASEHOLD_ENQUEUE_KEY) is empty")
+            .because("all items with an empty key would be one: only the first would be made")
+            .remedy("leave --key out, or give a text that names this piece of work"));
+    }
+    Ok(IdempotencyKey::from_text(text))
+}
+
+fn parse_own_id(text: &str) -> Result<ItemId, Failure> {
+    text.parse().map_err(|_| {
+        Failure::usage(format!("--id {:?} is no UUID", clip(text, 80)))
+            .because("an item's id is one, such as 0197c2f4-7d0a-7000-8000-0123456789ab")
+            .remedy("give a UUID (version 7) of your own, or leave --id out")
+    })
 }
 
 /// Stores all of them or none: one call to the store is one transaction, where the client would take
@@ -218,7 +238,12 @@ impl<'a> Fate<'a> {
 
 const INSERTED: &str = "inserted";
 
-fn show_one(fates: &[Fate<'_>], now: Timestamp, screen: &Screen) -> Result<Answer, Failure> {
+fn show_one(
+    fates: &[Fate<'_>],
+    sent: Option<&NewItem>,
+    now: Timestamp,
+    screen: &Screen,
+) -> Result<Answer, Failure> {
     let Some(Fate { name, item }) = fates.first() else {
         return Err(Failure::failed("the database answered nothing"));
     };
@@ -243,12 +268,28 @@ fn show_one(fates: &[Fate<'_>], now: Timestamp, screen: &Screen) -> Result<Answe
             "{kind} is queued on lane {lane}, due {}",
             when::relative(now, item.available_at)
         ),
-        "id_exists" => {
-            format!("an item of that id is there ({kind}, {status}); it is left as it is")
+        name => {
+            let by = if name == "id_exists" { "id" } else { "key" };
+            let but = match sent.and_then(|sent| difference(sent, item)) {
+                Some(what) => format!(", and {what} from what you sent"),
+                None => String::new(),
+            };
+            format!("an item of that {by} is there ({kind}, {status}); it is left as it is{but}")
         }
-        _ => format!("an item of that key is there ({kind}, {status}); it is left as it is"),
     });
     Ok(Answer::Yes)
+}
+
+/// What the stored item is to do differently from the one that was sent, without showing either.
+fn difference(sent: &NewItem, stored: &WorkItem) -> Option<&'static str> {
+    let is_same = sent.payload == stored.payload
+        || payload::without_space(&sent.payload).eq(payload::without_space(&stored.payload));
+    match (sent.kind == stored.kind, is_same) {
+        (true, true) => None,
+        (false, true) => Some("its kind differs"),
+        (true, false) => Some("its payload differs"),
+        (false, false) => Some("its kind and its payload differ"),
+    }
 }
 
 fn show_batch(fates: &[Fate<'_>], screen: &Screen) -> Result<Answer, Failure> {

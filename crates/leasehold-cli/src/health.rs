@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use leasehold::SystemClock;
 use leasehold::core::Clock as _;
+use leasehold::core::time::short_length;
 use serde::Serialize;
 
 use crate::failure::{Answer, Failure};
@@ -208,7 +209,7 @@ fn shown(timeout: Duration) -> String {
     if timeout < Duration::from_secs(1) {
         format!("{}ms", timeout.as_millis())
     } else {
-        when::length(timeout)
+        short_length(timeout)
     }
 }
 

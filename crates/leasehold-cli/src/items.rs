@@ -29,7 +29,23 @@ enum Command {
     #[command(visible_alias = "ls")]
     List(ListArguments),
     Show(ShowArguments),
+    /// Put failed items back to the start of their attempts.
+    #[command(
+        after_help = UNDONE,
+        after_long_help = "Exits with 3 if it could not be done for each of them.
+
+JSON: {\"schema\", \"items\": [{\"id\", \"answer\", \"status\"}, …]}. The answers are queued, not_failed and \
+not_found."
+    )]
     Retry(ManyArguments),
+    /// Ask items to stop: one that waits ends at once, one that runs is told by its worker.
+    #[command(
+        after_help = UNDONE,
+        after_long_help = "Exits with 3 if it could not be done for each of them.
+
+JSON: {\"schema\", \"items\": [{\"id\", \"answer\", \"status\"}, …]}. The answers are cancelled, requested (a \
+worker runs it and will be told), already_over and not_found."
+    )]
     Cancel(ManyArguments),
     Explain(OneArguments),
 }
@@ -40,7 +56,7 @@ enum Command {
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Columns in a pipe: id, kind, lane, status, attempts, max_attempts, priority, created_at, updated_at, \
-available_at, claimed_by, note.
+available_at, claimed_by, note, failure_code.
 
 JSON: {\"schema\", \"items\": [item, …], \"next_before\"}, where next_before is what to give --before for \
 the next page, or null.")]
@@ -98,16 +114,11 @@ struct ShowArguments {
     payload: bool,
 }
 
-/// Name several items, and answer for each of them.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Exits with 3 if it could not be done for each of them.")]
-#[command(
-    after_long_help = "Exits with 3 if it could not be done for each of them.
+/// What `-h` says of the commands that take several items.
+const UNDONE: &str = "Exits with 3 if it could not be done for each of them.";
 
-JSON: {\"schema\", \"items\": [{\"id\", \"answer\", \"status\"}, …]}. The answers of retry are queued, \
-not_failed and not_found; those of cancel are cancelled, requested (a worker runs it and will be told), \
-already_over and not_found."
-)]
+// No doc comment: clap would show it in place of what the command that takes these does.
+#[derive(Debug, clap::Args)]
 struct ManyArguments {
     /// Which items.
     #[arg(required = true)]
@@ -117,7 +128,8 @@ struct ManyArguments {
 /// Say why an item is where it is, and what to do about it.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
-JSON: {\"schema\", \"item\", \"now\", \"reasons\": [text, …], \"next\": text or null}.")]
+JSON: {\"schema\", \"item\", \"now\", \"reasons\": [text, …], \"next\": text or null, \
+\"command\": text or null}; command is the one that does what next says, if there is one.")]
 struct OneArguments {
     /// Which item.
     id: String,
@@ -141,7 +153,8 @@ pub(crate) fn run(
         Command::Retry(arguments) => block_on(retry(&database, parse_ids(&arguments)?, screen)),
         Command::Cancel(arguments) => block_on(cancel(&database, parse_ids(&arguments)?, screen)),
         Command::Explain(arguments) => {
-            block_on(explain(&database, parse_id(&arguments.id)?, screen))
+            let id = parse_id(&arguments.id)?;
+            block_on(explain(&database, id, common, screen))
         }
     }
 }
@@ -212,11 +225,19 @@ async fn show(
     Ok(Answer::Yes)
 }
 
-async fn explain(database: &Database, id: ItemId, screen: &Screen) -> Result<Answer, Failure> {
+async fn explain(
+    database: &Database,
+    id: ItemId,
+    common: &Common,
+    screen: &Screen,
+) -> Result<Answer, Failure> {
     let client = database.open()?;
     let Some(explanation) = client.explain(id).await? else {
         return Err(no_such_item(id, database));
     };
+    let command = explanation
+        .next_is_retry
+        .then(|| format!("leasehold items retry {id}{}", common.database_again()));
     if screen.is_json() {
         #[derive(Serialize)]
         struct Document<'a> {
@@ -225,6 +246,7 @@ async fn explain(database: &Database, id: ItemId, screen: &Screen) -> Result<Ans
             now: jiff::Timestamp,
             reasons: &'a [String],
             next: Option<&'a str>,
+            command: Option<&'a str>,
         }
         screen.object(&Document {
             schema: SCHEMA,
@@ -232,9 +254,10 @@ async fn explain(database: &Database, id: ItemId, screen: &Screen) -> Result<Ans
             now: explanation.now,
             reasons: &explanation.reasons,
             next: explanation.next.as_deref(),
+            command: command.as_deref(),
         })?;
     } else {
-        screen.text(&listing::explained(&explanation))?;
+        screen.text(&listing::explained(&explanation, command.as_deref()))?;
     }
     Ok(Answer::Yes)
 }

@@ -54,8 +54,12 @@ fn unreadable(error: &clap::Error) -> ExitCode {
     let wants_json = std::env::args_os().any(|argument| argument == "--json");
     if error.use_stderr() && wants_json {
         let told = error.to_string();
-        let what = told.lines().next().unwrap_or_default();
-        let failure = Failure::usage(what.strip_prefix("error: ").unwrap_or(what))
+        // What is wrong goes on until the first blank line: names of arguments stand on lines of
+        // their own.
+        let lines = told.lines().map(str::trim);
+        let lines: Vec<&str> = lines.take_while(|line| !line.is_empty()).collect();
+        let what = lines.join(" ");
+        let failure = Failure::usage(what.strip_prefix("error: ").unwrap_or(&what))
             .remedy("`leasehold --help` shows what there is");
         Screen::new(true).refuse(&failure);
         return failure.exit().into();
@@ -70,6 +74,7 @@ fn unreadable(error: &clap::Error) -> ExitCode {
 
 fn run(arguments: Arguments, screen: &Screen) -> Result<Answer, Failure> {
     let common = &arguments.common;
+    common.without_database(&arguments.command)?;
     match arguments.command {
         Command::Demo(arguments) => demo::run(&arguments, common.verbose, screen),
         Command::Enqueue(arguments) => enqueue::run(&arguments, common, screen),

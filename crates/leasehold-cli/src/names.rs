@@ -4,12 +4,33 @@ use std::fmt::Display;
 
 use leasehold::core::NameError;
 use leasehold::core::text::clip;
-use leasehold::{ItemId, Kind, Lane, Status};
+use leasehold::{FailureCode, ItemId, Kind, Lane, Status};
 
 use crate::failure::Failure;
 
+/// What people call an item that has failed, after how it did.
+const ENDINGS: &[(&str, &str)] = &[
+    (
+        FailureCode::CANCELLED,
+        "cancelled items are in the status failed, with the failure code cancelled",
+    ),
+    (
+        FailureCode::ORPHANED,
+        "orphaned items are in the status failed, with the failure code orphaned",
+    ),
+    (
+        "dead",
+        "dead letters are in the status failed, with any failure code but cancelled and orphaned",
+    ),
+];
+
 pub(crate) fn parse_status(text: &str) -> Result<Status, Failure> {
     Status::parse(text).ok_or_else(|| {
+        if let Some(why) = ENDINGS.iter().find(|(word, _)| *word == text) {
+            return Failure::usage(format!("{text:?} is no status"))
+                .because(why.1)
+                .remedy("give --status failed; the list shows each item's failure code");
+        }
         let words: Vec<&str> = Status::ALL.iter().map(|status| status.as_str()).collect();
         Failure::usage(format!("{text:?} is no status"))
             .because("an item is in one of four")

@@ -44,6 +44,11 @@ pub(crate) fn one(argument: Option<&str>) -> Result<JsonObject, Failure> {
         return Ok(JsonObject::empty());
     };
     let origin = match (argument, argument.strip_prefix('@')) {
+        (_, Some("")) => {
+            return Err(Failure::usage("no file name follows the @")
+                .because("@FILE reads the payload from that file")
+                .remedy("write it as @payload.json, or - to read standard input"));
+        }
         ("-", _) => Origin::Input,
         (_, Some(path)) => Origin::File(path),
         _ => Origin::Argument,
@@ -55,11 +60,14 @@ pub(crate) fn one(argument: Option<&str>) -> Result<JsonObject, Failure> {
     };
     parsed.map_err(|error| {
         let remedy = match remedy(&error) {
-            Some(remedy) => remedy,
-            None if origin == Origin::Argument => {
-                "quote it for the shell, as in '{\"id\": 7}', or send it with @file or -"
+            Some(remedy) => remedy.to_owned(),
+            None if origin == Origin::Argument && Path::new(argument).is_file() => {
+                format!("write @{argument} to send what that file holds")
             }
-            None => "correct it at that place",
+            None if origin == Origin::Argument => {
+                "quote it for the shell, as in '{\"id\": 7}', or send it with @file or -".to_owned()
+            }
+            None => "correct it at that place".to_owned(),
         };
         Failure::usage(format!("the payload from {origin} is not acceptable"))
             .because(why(&error))
@@ -105,6 +113,21 @@ pub(crate) fn lines(file: &str) -> Result<Vec<JsonObject>, Failure> {
             .remedy("write lines such as {\"id\": 7}"));
     }
     Ok(payloads)
+}
+
+/// The characters of the object but the white space between its parts, to compare two by. The order of
+/// keys and the way numbers are written count.
+pub(crate) fn without_space(object: &JsonObject) -> impl Iterator<Item = char> + '_ {
+    let (mut in_text, mut is_escaped) = (false, false);
+    object.as_str().chars().filter(move |&c| {
+        if in_text {
+            in_text = c != '"' || is_escaped;
+            is_escaped = c == '\\' && !is_escaped;
+            return true;
+        }
+        in_text = c == '"';
+        !matches!(c, ' ' | '\t' | '\n' | '\r')
+    })
 }
 
 fn why(error: &JsonError) -> String {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use jiff::{SpanRelativeTo, Timestamp};
-use leasehold::core::time::age;
+use jiff::{Span, SpanRelativeTo, Timestamp};
+use leasehold::core::time::{age, short_length};
 
 use crate::failure::Failure;
 
@@ -15,20 +15,52 @@ pub(crate) fn duration(flag: &str, text: &str) -> Result<Duration, Failure> {
     let refuse = |why: &str| {
         Failure::usage(format!("{flag} {text:?} is not a duration"))
             .because(why)
-            .remedy("write a number and a unit, such as 90s, 5m, 1h30m or 2d")
+            .remedy("write a number and a unit (w, d, h, m, s), such as 90s, 5m, 1h30m or 2d")
     };
-    let span: jiff::Span = text
-        .trim()
-        .parse()
-        .map_err(|_| refuse("it does not read as numbers with units"))?;
+    let out_of_range = || {
+        Failure::usage(format!("{flag} {text:?} is out of range"))
+            .because("anything from nothing to ten years is allowed")
+            .remedy("give a time from 0s to 3650d, such as 5m or 2d")
+    };
+    let Ok(span) = text.trim().parse::<Span>() else {
+        // Nothing but the size of its numbers may stand against it.
+        if with_small_numbers(text).parse::<Span>().is_ok() {
+            return Err(out_of_range());
+        }
+        return Err(match unknown_unit(text) {
+            Some(unit) => refuse(&format!("the unit {unit:?} is unknown")),
+            None => refuse("it does not read as numbers with units"),
+        });
+    };
     let length = span
         .to_duration(SpanRelativeTo::days_are_24_hours())
         .map_err(|_| refuse("months and years differ in length"))?;
     let length = Duration::try_from(length).map_err(|_| refuse("it is negative"))?;
     if length > DELAY_MAX {
-        return Err(refuse("it is longer than ten years"));
+        return Err(out_of_range());
     }
     Ok(length)
+}
+
+/// The first word after a number that is no unit of time, if there is one.
+fn unknown_unit(text: &str) -> Option<&str> {
+    let numbers = text.find(|c: char| c.is_ascii_digit())?;
+    text[numbers..]
+        .split(|c: char| !c.is_alphabetic())
+        .find(|unit| !unit.is_empty() && format!("1{unit}").parse::<Span>().is_err())
+}
+
+/// The text with each of its numbers replaced by one.
+fn with_small_numbers(text: &str) -> String {
+    let mut small = String::new();
+    for c in text.trim().chars() {
+        match c {
+            '0'..='9' if small.ends_with('1') => {}
+            '0'..='9' => small.push('1'),
+            other => small.push(other),
+        }
+    }
+    small
 }
 
 /// Reads an instant such as `2027-01-31T09:00:00Z` or one with an offset.
@@ -44,36 +76,15 @@ pub(crate) fn instant(flag: &str, text: &str) -> Result<Timestamp, Failure> {
 pub(crate) fn relative(now: Timestamp, instant: Timestamp) -> String {
     let (ahead, behind) = (age(instant, now), age(now, instant));
     if ahead >= SECOND {
-        format!("in {}", length(ahead))
+        format!("in {}", short_length(ahead))
     } else if behind >= SECOND {
-        format!("{} ago", length(behind))
+        format!("{} ago", short_length(behind))
     } else {
         "now".to_owned()
     }
 }
 
 const SECOND: Duration = Duration::from_secs(1);
-
-/// The one or two largest units: `4s`, `5m`, `2h30m`, `3d`.
-pub(crate) fn length(length: Duration) -> String {
-    let seconds = length.as_secs();
-    let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
-    match (days, hours, minutes) {
-        (0, 0, 0) => format!("{seconds}s"),
-        (0, 0, 1..10) => two(minutes, 'm', seconds % 60, 's'),
-        (0, 0, _) => format!("{minutes}m"),
-        (0, 1..10, _) => two(hours, 'h', minutes % 60, 'm'),
-        (0, ..) => format!("{hours}h"),
-        _ => format!("{days}d"),
-    }
-}
-
-fn two(large: u64, large_unit: char, small: u64, small_unit: char) -> String {
-    match small {
-        0 => format!("{large}{large_unit}"),
-        small => format!("{large}{large_unit}{small}{small_unit}"),
-    }
-}
 
 #[cfg(test)]
 mod tests;

@@ -69,6 +69,25 @@ pub fn age(now: Timestamp, instant: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(instant)).unwrap_or(Duration::ZERO)
 }
 
+/// The one or two largest units of a length, for people: `4s`, `5m`, `1m30s`, `2h30m`, `3d`. What is
+/// smaller than the units shown is left out, so less than a second is `0s`.
+pub fn short_length(length: Duration) -> String {
+    let seconds = length.as_secs();
+    let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
+    let two = |large: u64, large_unit: char, small: u64, small_unit: char| match small {
+        0 => format!("{large}{large_unit}"),
+        small => format!("{large}{large_unit}{small}{small_unit}"),
+    };
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, 1..10) => two(minutes, 'm', seconds % 60, 's'),
+        (0, 0, _) => format!("{minutes}m"),
+        (0, 1..10, _) => two(hours, 'h', minutes % 60, 'm'),
+        (0, ..) => format!("{hours}h"),
+        _ => format!("{days}d"),
+    }
+}
+
 /// A clock that moves only when told to.
 #[derive(Debug)]
 pub struct ManualClock {
@@ -120,3 +139,6 @@ impl Clock for ManualClock {
             .1
     }
 }
+
+#[cfg(test)]
+mod tests;

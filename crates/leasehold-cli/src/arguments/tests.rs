@@ -6,7 +6,19 @@ use super::Arguments;
 
 #[test]
 fn the_tree_is_well_formed() {
-    Arguments::command().debug_assert();
+    super::command().debug_assert();
+}
+
+#[test]
+fn a_word_of_a_shells_line_is_quoted_where_it_must_be() {
+    for (text, word) in [
+        ("sqlite:/var/lib/jobs.db", "sqlite:/var/lib/jobs.db"),
+        ("my jobs.db", "'my jobs.db'"),
+        ("it's.db", r"'it'\''s.db'"),
+        ("~/$HOME.db", "'~/$HOME.db'"),
+    ] {
+        assert_eq!(super::quoted(text), word);
+    }
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub(super) fn for_people(items: &[WorkItem], now: Timestamp) -> Vec<Vec<Field>> 
             item.id.into(),
             item.kind.as_str().into(),
             item.lane.as_str().into(),
-            status(item),
+            status_and_code(item),
             format!("{}/{}", item.attempts, item.max_attempts).into(),
             when_of(item, now).into(),
             clip(&plain(&note(item)), NOTE_BYTES_MAX).into(),
@@ -46,6 +46,7 @@ pub(super) fn for_pipes(items: &[WorkItem]) -> Vec<Vec<Field>> {
             item.available_at.into(),
             worker.map_or("", |worker| worker.as_str()).into(),
             note(item).into(),
+            code(item).unwrap_or_default().into(),
         ]
     };
     items.iter().map(row).collect()
@@ -137,7 +138,8 @@ pub(super) fn in_full(item: &WorkItem, times: &Times, with_payload: bool) -> Vec
     rows
 }
 
-pub(super) fn explained(explanation: &Explanation) -> String {
+/// Why it is where it is; `command` is the one that does what comes next, on a line of its own to copy.
+pub(super) fn explained(explanation: &Explanation, command: Option<&str>) -> String {
     let item = &explanation.item;
     let (id, kind, lane, status) = (item.id, &item.kind, &item.lane, item.status);
     let mut text = format!("{id} ({kind} on lane {lane}) is {status}:\n");
@@ -148,17 +150,35 @@ pub(super) fn explained(explanation: &Explanation) -> String {
     if let Some(next) = &explanation.next {
         let _ = writeln!(text, "next: {}", plain(next));
     }
+    if let Some(command) = command {
+        let _ = writeln!(text, "  {}", plain(command));
+    }
     text
 }
 
 fn status(item: &WorkItem) -> Field {
-    let tone = match item.status {
+    Field::toned(&item.status, tone(item))
+}
+
+/// The status, and for a failed item what it failed of.
+fn status_and_code(item: &WorkItem) -> Field {
+    match code(item) {
+        Some(code) => Field::toned(&format!("{} ({code})", item.status), tone(item)),
+        None => status(item),
+    }
+}
+
+fn code(item: &WorkItem) -> Option<&str> {
+    item.failure_code.as_ref().map(FailureCode::as_str)
+}
+
+fn tone(item: &WorkItem) -> Tone {
+    match item.status {
         Status::Queued => Tone::Plain,
         Status::Claimed => Tone::Busy,
         Status::Done => Tone::Good,
         Status::Failed => Tone::Bad,
-    };
-    Field::toned(&item.status, tone)
+    }
 }
 
 /// The instant that matters most in the item's status.
@@ -177,11 +197,10 @@ fn when_of(item: &WorkItem, now: Timestamp) -> String {
 
 /// Who holds it, or what was last said about it.
 fn note(item: &WorkItem) -> String {
-    let code = item.failure_code.as_ref().map(FailureCode::as_str);
     match (&item.claimed_by, &item.last_error) {
         (Some(worker), _) => format!("held by {worker}"),
         (None, Some(error)) if item.status != Status::Done => error.to_string(),
-        _ => code.unwrap_or_default().to_owned(),
+        _ => String::new(),
     }
 }
 

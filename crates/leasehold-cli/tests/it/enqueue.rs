@@ -25,6 +25,64 @@ fn an_item_is_created_once_for_its_key_and_once_for_its_id() {
 }
 
 #[test]
+fn an_item_that_is_there_is_told_apart_from_the_one_that_was_sent() {
+    let place = Place::new();
+    place.enqueue(&["SEND", r#"{"card": "40 00"}"#, "--key", "k"]);
+    for (kind, payload, told) in [
+        ("SEND", r#"{ "card":"40 00" }"#, None),
+        ("SEND", r#"{"card": "4000"}"#, Some("its payload differs")),
+        ("BILL", r#"{"card": "40 00"}"#, Some("its kind differs")),
+        ("BILL", "{}", Some("its kind and its payload differ")),
+    ] {
+        let ended = place.run(&["enqueue", kind, payload, "--key", "k"]);
+        assert_eq!(ended.code, 0, "{}", ended.talk);
+        match told {
+            Some(told) => assert!(ended.talk.contains(told), "{}", ended.talk),
+            None => assert!(!ended.talk.contains("differ"), "{}", ended.talk),
+        }
+        assert!(!ended.talk.contains("40"), "{}", ended.talk);
+    }
+}
+
+#[test]
+fn an_empty_key_is_refused_wherever_it_comes_from() {
+    let place = Place::new();
+    for key in ["", " \t"] {
+        let talk = place.refused(2, &["enqueue", "SEND", "--key", key]);
+        assert!(talk.contains("leave --key out"), "{talk}");
+    }
+    let output = place
+        .command(&["enqueue", "SEND"])
+        .env("LEASEHOLD_ENQUEUE_KEY", "")
+        .output()
+        .expect("the command");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(!place.path().join("leasehold.db").exists());
+}
+
+#[test]
+fn a_bad_id_of_ones_own_is_met_with_what_would_do() {
+    let talk = Place::new().refused(2, &["enqueue", "SEND", "--id", "xyz"]);
+    assert!(talk.contains("--id \"xyz\" is no UUID"), "{talk}");
+    assert!(
+        talk.contains("a UUID (version 7) of your own, or leave --id out"),
+        "{talk}"
+    );
+}
+
+#[test]
+fn a_forgotten_at_sign_and_one_without_a_name_are_seen() {
+    let place = Place::new();
+    place.file("payload.json", "{}");
+    let talk = place.refused(2, &["enqueue", "SEND", "payload.json"]);
+    assert!(talk.contains("try: write @payload.json"), "{talk}");
+    let talk = place.refused(2, &["enqueue", "SEND", "nowhere.json"]);
+    assert!(!talk.contains("nowhere.json"), "{talk}");
+    let talk = place.refused(2, &["enqueue", "SEND", "@"]);
+    assert!(talk.contains("no file name follows the @"), "{talk}");
+}
+
+#[test]
 fn options_reach_the_item() {
     let place = Place::new();
     let answer = place.json(&[

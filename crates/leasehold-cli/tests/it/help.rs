@@ -95,6 +95,78 @@ fn a_misspelt_command_is_a_usage_error_in_words_and_as_an_object() {
 }
 
 #[test]
+fn a_missing_argument_is_named_in_the_object_too() {
+    let place = Place::new();
+    for (arguments, missing) in [
+        (["enqueue", "--json"].as_slice(), "<KIND>"),
+        (&["items", "retry", "--json"], "<IDS>"),
+        (&["completions", "--json"], "<SHELL>"),
+    ] {
+        let ended = place.run(arguments);
+        assert_eq!((ended.code, ended.out.as_str()), (2, ""));
+        let answer: serde_json::Value = serde_json::from_str(&ended.talk).expect("an object");
+        let what = answer["error"]["what"].as_str().expect("what");
+        assert!(what.contains(missing), "{what}");
+        assert!(!what.contains("error:") && !what.contains('\n'), "{what}");
+    }
+}
+
+#[test]
+fn retry_and_cancel_say_what_they_do() {
+    let place = Place::new();
+    let items = place.run(&["items", "--help"]).out;
+    for (command, says, answers, not) in [
+        (
+            "retry",
+            "Put failed items back to the start of their attempts",
+            "not_failed",
+            "already_over",
+        ),
+        ("cancel", "Ask items to stop", "already_over", "not_failed"),
+    ] {
+        assert!(items.contains(says), "{items}");
+        let own = place.run(&["items", command, "--help"]).out;
+        assert!(own.starts_with(says), "{own}");
+        assert!(own.contains(answers) && !own.contains(not), "{own}");
+        let short = place.run(&["items", command, "-h"]).out;
+        assert!(
+            short.starts_with(says) && short.contains("Exits with 3"),
+            "{short}"
+        );
+    }
+}
+
+#[test]
+fn a_command_without_a_database_refuses_one_and_does_not_offer_it() {
+    let place = Place::new();
+    for arguments in [
+        ["demo"].as_slice(),
+        &["bench"],
+        &["health"],
+        &["completions", "bash"],
+    ] {
+        for at in [0, arguments.len()] {
+            let mut given = arguments.to_vec();
+            given.splice(at..at, ["--database", "other.db"]);
+            let talk = place.refused(2, &given);
+            assert!(talk.contains("try: leave --database out"), "{talk}");
+        }
+        let help = place.run(&[arguments[0], "--help"]).out;
+        assert!(
+            help.contains("--json") && !help.contains("--database"),
+            "{help}"
+        );
+    }
+    assert!(place.run(&["items", "--help"]).out.contains("--database"));
+    let ended = place
+        .command(&["completions", "bash"])
+        .env("LEASEHOLD_DATABASE", "other.db")
+        .output()
+        .expect("the command");
+    assert_eq!(ended.status.code(), Some(0));
+}
+
+#[test]
 fn a_log_filter_that_cannot_be_read_is_a_usage_error() {
     let place = Place::new();
     let output = place

@@ -78,7 +78,7 @@ fn a_running_item_is_asked_to_stop() {
     claim_all(&place);
     let line = place.run(&["items", "list", "--status", "claimed"]).out;
     assert!(line.contains("claimed\t1\t3\t0\t"), "{line:?}");
-    assert!(line.contains("\theld by tester\n"), "{line:?}");
+    assert!(line.contains("\theld by tester\t\n"), "{line:?}");
     let retried = place.run(&["items", "retry", &id]);
     assert_eq!(
         (retried.code, retried.out),
@@ -145,6 +145,47 @@ fn explain_says_why_it_waits_and_what_to_do() {
 }
 
 #[test]
+fn explain_ends_in_a_command_to_paste() {
+    let place = Place::new();
+    let id = place.enqueue(&["SEND", "--database", "my jobs.db"]);
+    place.run(&["items", "cancel", &id, "--database", "my jobs.db"]);
+    let retry = format!("leasehold items retry {id}");
+
+    let given = ["items", "explain", &id, "--database", "my jobs.db"];
+    let with_place = format!("{retry} --database 'my jobs.db'");
+    let text = place.run(&given).out;
+    let last = text.lines().last().map(str::trim);
+    assert_eq!(last, Some(with_place.as_str()), "{text}");
+    assert_eq!(place.json(&given)["command"], with_place);
+
+    let output = place
+        .command(&given[..3])
+        .env("LEASEHOLD_DATABASE", "my jobs.db")
+        .output()
+        .expect("the command");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(text.lines().last().map(str::trim), Some(retry.as_str()));
+
+    let waiting = place.enqueue(&["SEND"]);
+    let answer = place.json(&["items", "explain", &waiting]);
+    assert!(answer["next"].is_string() && answer["command"].is_null());
+}
+
+#[test]
+fn what_people_call_a_failed_item_leads_to_its_status() {
+    let place = Place::new();
+    for word in ["cancelled", "orphaned", "dead"] {
+        let talk = place.refused(2, &["items", "list", "--status", word]);
+        assert!(talk.contains("in the status failed"), "{talk}");
+        assert!(talk.contains("try: give --status failed"), "{talk}");
+    }
+    let id = place.enqueue(&["SEND"]);
+    place.run(&["items", "cancel", &id]);
+    let line = place.run(&["items", "list", "--status", "failed"]).out;
+    assert!(line.ends_with("\tcancelled\n"), "{line:?}");
+}
+
+#[test]
 fn lists_are_filtered_and_paged() {
     let place = Place::new();
     let mut ids: Vec<String> = (0..5).map(|_| place.enqueue(&["SEND"])).collect();
@@ -182,7 +223,7 @@ fn columns_in_a_pipe_are_those_of_the_help() {
     place.enqueue(&["SEND"]);
     let line = place.run(&["items", "list"]).out;
     let columns: Vec<&str> = line.trim_end_matches('\n').split('\t').collect();
-    assert_eq!(columns.len(), 12, "{line:?}");
+    assert_eq!(columns.len(), 13, "{line:?}");
     assert_eq!(columns[1..7], ["SEND", "default", "queued", "0", "3", "0"]);
     assert!(columns[7].parse::<jiff::Timestamp>().is_ok(), "{line:?}");
     assert!(!line.contains('\u{1b}'), "colour in a pipe: {line:?}");

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use leasehold_core::store::liveness::LiveWorker;
 use leasehold_core::store::work::PausedLane;
-use leasehold_core::time::age;
+use leasehold_core::time::{age, short_length};
 use leasehold_core::{FailureCode, Status, WorkItem};
 
 /// What there is to say of one item.
@@ -17,6 +17,16 @@ pub struct Explanation {
     pub reasons: Vec<String>,
     /// What a person may do, if anything.
     pub next: Option<String>,
+    /// Whether `next` comes to a retry of the item ([`Client::retry`](super::Client::retry)).
+    pub next_is_retry: bool,
+}
+
+/// What a person may do.
+enum Next {
+    /// Retry the item, as these words have it.
+    Retry(&'static str),
+    /// Something else.
+    Other(String),
 }
 
 pub(super) fn explain(
@@ -35,7 +45,11 @@ pub(super) fn explain(
         item,
         now,
         reasons,
-        next,
+        next_is_retry: matches!(next, Some(Next::Retry(_))),
+        next: next.map(|next| match next {
+            Next::Retry(words) => words.to_owned(),
+            Next::Other(words) => words,
+        }),
     }
 }
 
@@ -44,7 +58,7 @@ fn queued(
     now: Timestamp,
     paused: &[PausedLane],
     workers: &[LiveWorker],
-) -> (Vec<String>, Option<String>) {
+) -> (Vec<String>, Option<Next>) {
     let mut reasons = Vec::new();
     let mut next = None;
     if let Some(pause) = paused.iter().find(|pause| pause.lane == item.lane) {
@@ -52,7 +66,7 @@ fn queued(
             "the lane {} is paused since {}: {}",
             pause.lane, pause.since, pause.reason
         ));
-        next = Some(format!("resume the lane {}", pause.lane));
+        next = Some(Next::Other(format!("resume the lane {}", pause.lane)));
     }
     let on_lane = |worker: &&LiveWorker| worker.beat.lanes.contains(&item.lane);
     let claiming = |worker: &&LiveWorker| !worker.beat.draining;
@@ -62,7 +76,8 @@ fn queued(
         .any(|worker| on_lane(&worker))
     {
         reasons.push(format!("no live worker claims from the lane {}", item.lane));
-        next = next.or_else(|| Some(format!("start a worker for the lane {}", item.lane)));
+        let start = || Next::Other(format!("start a worker for the lane {}", item.lane));
+        next = next.or_else(|| Some(start()));
     } else if !workers
         .iter()
         .filter(claiming)
@@ -73,11 +88,12 @@ fn queued(
             "no live worker of the lane {} knows the kind {}",
             item.lane, item.kind
         ));
-        next = next.or_else(|| Some(format!("deploy a worker that handles {}", item.kind)));
+        let deploy = || Next::Other(format!("deploy a worker that handles {}", item.kind));
+        next = next.or_else(|| Some(deploy()));
     }
     if item.available_at > now {
-        let wait = age(item.available_at, now);
-        reasons.push(format!("not before {} (in {wait:.1?})", item.available_at));
+        let wait = short_length(age(item.available_at, now));
+        reasons.push(format!("not before {} (in {wait})", item.available_at));
     }
     if let Some(last) = &item.last_error {
         let failed = item.errors.last().filter(|error| error.message == *last);
@@ -90,13 +106,13 @@ fn queued(
         });
     }
     if reasons.is_empty() {
-        let waited = age(now, item.available_at);
-        reasons.push(format!("due for {waited:.1?}; waits for a free slot"));
+        let waited = short_length(age(now, item.available_at));
+        reasons.push(format!("due for {waited}; waits for a free slot"));
     }
     (reasons, next)
 }
 
-fn claimed(item: &WorkItem, now: Timestamp) -> (Vec<String>, Option<String>) {
+fn claimed(item: &WorkItem, now: Timestamp) -> (Vec<String>, Option<Next>) {
     let holder = item
         .claimed_by
         .as_ref()
@@ -108,11 +124,13 @@ fn claimed(item: &WorkItem, now: Timestamp) -> (Vec<String>, Option<String>) {
     let mut next = None;
     if let Some(expires) = item.lease_expires_at {
         if expires > now {
-            reasons.push(format!("the lease runs {:.1?} more", age(expires, now)));
+            let left = short_length(age(expires, now));
+            reasons.push(format!("the lease runs {left} more"));
         } else {
-            reasons.push(format!("the lease ran out {:.1?} ago", age(now, expires)));
-            next =
-                Some("the next sweep of any live worker recovers it; start one if none is".into());
+            let over = short_length(age(now, expires));
+            reasons.push(format!("the lease ran out {over} ago"));
+            let words = "the next sweep of any live worker recovers it; start one if none is";
+            next = Some(Next::Other(words.to_owned()));
         }
     }
     if let Some(since) = item.cancel_requested_at {
@@ -126,13 +144,13 @@ fn claimed(item: &WorkItem, now: Timestamp) -> (Vec<String>, Option<String>) {
     (reasons, next)
 }
 
-fn failed(item: &WorkItem) -> (Vec<String>, Option<String>) {
+fn failed(item: &WorkItem) -> (Vec<String>, Option<Next>) {
     let code = item.failure_code.as_ref().map(FailureCode::as_str);
-    let (at, retry) = (item.updated_at, item.id);
+    let at = item.updated_at;
     match code {
         Some(FailureCode::CANCELLED) => {
             let reasons = vec![format!("cancelled at {at}")];
-            return (reasons, Some(format!("to run it after all, retry {retry}")));
+            return (reasons, Some(Next::Retry("to run it after all, retry it")));
         }
         Some(FailureCode::ORPHANED) => {
             let reasons = vec![format!("its org was gone at {at}, and its work with it")];
@@ -152,8 +170,14 @@ fn failed(item: &WorkItem) -> (Vec<String>, Option<String>) {
     if let Some(error) = &item.last_error {
         reasons.push(error.to_string());
     }
-    let next = format!("correct the cause, then retry {retry}");
-    (reasons, Some(next))
+    let next = match code {
+        // A retry alone would hand the same payload to the same worker.
+        Some(FailureCode::PAYLOAD_INVALID) => {
+            "enqueue a corrected item; or deploy a worker that accepts this payload, then retry it"
+        }
+        _ => "correct the cause, then retry it",
+    };
+    (reasons, Some(Next::Retry(next)))
 }
 
 #[cfg(test)]

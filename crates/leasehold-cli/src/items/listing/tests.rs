@@ -49,12 +49,12 @@ fn a_list_for_people() {
     later_on.available_at = later(NOW, Duration::from_hours(2));
     let items = [later_on, done, failed(3), claimed(2), item(1)];
     insta::assert_snapshot!(table(HEADER, &for_people(&items, NOW)), @"
-    ID                                    KIND          LANE     STATUS   ATTEMPTS  WHEN               NOTE
-    00000000-0000-0000-0000-000000000005  SEND_INVOICE  default  queued   0/3       due in 2h
-    00000000-0000-0000-0000-000000000004  SEND_INVOICE  default  done     0/3       1m30s ago
-    00000000-0000-0000-0000-000000000003  SEND_INVOICE  default  failed   3/3       1m30s ago          handler_error: no route to �[31mhost
-    00000000-0000-0000-0000-000000000002  SEND_INVOICE  default  claimed  1/3       lease ends in 28s  held by worker-1/77/abc
-    00000000-0000-0000-0000-000000000001  SEND_INVOICE  default  queued   0/3       due 1m30s ago
+    ID                                    KIND          LANE     STATUS                  ATTEMPTS  WHEN               NOTE
+    00000000-0000-0000-0000-000000000005  SEND_INVOICE  default  queued                  0/3       due in 2h
+    00000000-0000-0000-0000-000000000004  SEND_INVOICE  default  done                    0/3       1m30s ago
+    00000000-0000-0000-0000-000000000003  SEND_INVOICE  default  failed (handler_error)  3/3       1m30s ago          handler_error: no route to �[31mhost
+    00000000-0000-0000-0000-000000000002  SEND_INVOICE  default  claimed                 1/3       lease ends in 28s  held by worker-1/77/abc
+    00000000-0000-0000-0000-000000000001  SEND_INVOICE  default  queued                  0/3       due 1m30s ago
     ");
 }
 
@@ -100,6 +100,7 @@ fn columns_for_pipes_do_not_move() {
         then,
         "",
         "handler_error: no route to \u{fffd}[31mhost",
+        "handler_error",
     ];
     assert_eq!(columns(&rows), expected.join("\t") + "\n");
 }
