@@ -13,6 +13,8 @@ mod client;
 #[cfg(test)]
 mod clocks;
 #[cfg(test)]
+mod gauges;
+#[cfg(test)]
 mod keeping;
 #[cfg(test)]
 mod living;

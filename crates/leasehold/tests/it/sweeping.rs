@@ -19,7 +19,7 @@ use crate::harness::{
 use crate::trouble::{Trouble, Troubled};
 
 /// Sweeps every second.
-fn sweeping() -> WorkerSettings {
+pub(crate) fn sweeping() -> WorkerSettings {
     WorkerSettings {
         sweep_interval: SEC,
         sweep_budget: 500 * MS,
@@ -28,7 +28,7 @@ fn sweeping() -> WorkerSettings {
 }
 
 /// A worker that does the kind nobody enqueues: it only sweeps.
-fn sweeper(rig: &Rig, settings: WorkerSettings) -> Started {
+pub(crate) fn sweeper(rig: &Rig, settings: WorkerSettings) -> Started {
     let idle = leasehold::InProcess::new();
     rig.start(
         idle.handle::<Idle>(|_: Idle, _: Run| async {}).unwrap(),
@@ -44,7 +44,7 @@ impl leasehold::Work for Idle {
 }
 
 /// Claims `limit` items for a holder that then dies.
-async fn lose(rig: &Rig, lease: Duration, limit: u32) {
+pub(crate) async fn lose(rig: &Rig, lease: Duration, limit: u32) {
     let claimed = rig
         .stores
         .work
@@ -345,7 +345,7 @@ async fn a_failing_step_stops_nothing() {
     }
 }
 
-async fn end(rig: &Rig, id: ItemId, transition: rules::Transition) {
+pub(crate) async fn end(rig: &Rig, id: ItemId, transition: rules::Transition) {
     let token = ClaimToken::mint();
     let request = leasehold::core::store::work::ClaimRequest {
         token,
@@ -364,65 +364,6 @@ async fn end(rig: &Rig, id: ItemId, transition: rules::Transition) {
         .settle(&[Settlement { hold, transition }])
         .await
         .unwrap();
-}
-
-/// A gauge that cannot be read keeps what it said: never a false zero.
-#[tokio::test(start_paused = true)]
-async fn gauges_are_left_alone_on_a_failed_read() {
-    let rig = Rig::new();
-    rig.enqueue_many((0..3).map(|n| Job { n })).await;
-    let worker = sweeper(&rig, sweeping());
-    pass(5 * SEC).await;
-    let ready = r#"lane="default",state="ready""#;
-    assert_eq!(worker.series("leasehold_items", ready), 3);
-    let age = worker.metrics.sum("leasehold_queue_oldest_age_seconds");
-    assert!(age > 3.0, "{age}");
-    for _ in 0..100 {
-        rig.faults
-            .fail_next(Operation::Gauges, Fault::unavailable());
-    }
-    pass(2 * SEC).await;
-    let (calls, age) = (
-        rig.faults.calls(Operation::Gauges),
-        worker.metrics.sum("leasehold_queue_oldest_age_seconds"),
-    );
-    pass(10 * SEC).await;
-    assert!(rig.faults.calls(Operation::Gauges) > calls);
-    assert_eq!(worker.series("leasehold_items", ready), 3);
-    let later = worker.metrics.sum("leasehold_queue_oldest_age_seconds");
-    assert_eq!(later.to_bits(), age.to_bits());
-    worker.stop().await;
-}
-
-/// The gauges tell of dead letters and of expired claims.
-#[tokio::test(start_paused = true)]
-async fn gauges_tell_of_what_failed() {
-    let rig = Rig::new();
-    let dead = rig.enqueue(&Job { n: 0 }).await;
-    let failure = Failure::own(FailureCode::HANDLER_ERROR, "dead");
-    end(&rig, dead, rules::Transition::Bury { failure }).await;
-    rig.enqueue(&Job { n: 1 }).await;
-    lose(&rig, SEC, 1).await;
-    rig.client
-        .enqueue(&Job { n: 2 })
-        .delay(Duration::from_hours(1))
-        .await
-        .unwrap();
-    // Recovery cannot read what is due, so the expired claim stays.
-    for _ in 0..100 {
-        let failed = StoreError::Failed("a fault of the test".into());
-        rig.faults
-            .fail_next(Operation::MaintenanceDue, Fault::Error(failed));
-    }
-    let worker = sweeper(&rig, sweeping());
-    pass(5 * SEC).await;
-    assert_eq!(worker.sum("leasehold_work_failed"), 1);
-    assert_eq!(worker.sum("leasehold_claims_expired"), 1);
-    let delayed = r#"lane="default",state="delayed""#;
-    assert_eq!(worker.series("leasehold_items", delayed), 1);
-    let claimed = r#"lane="default",state="claimed""#;
-    assert_eq!(worker.series("leasehold_items", claimed), 1);
-    worker.stop().await;
 }
 
 /// After an outage requeue waits, so that living holders hand back first: an outage that outlasts the

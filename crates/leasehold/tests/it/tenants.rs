@@ -10,9 +10,11 @@ use leasehold::{
     QueueSource, Run, SingleTenant, Status, StoreError, StoredTenancy, Tenancy, TenancyError,
     WorkerSettings,
 };
+use leasehold_testkit::fault::Operation;
 use leasehold_testkit::probe::{Journal, Probe};
 
 use crate::harness::{Job, Rig, SEC, jobs, leased, pass, settings};
+use crate::sweeping::lose;
 
 async fn create_org(rig: &Rig) -> OrgId {
     let org = OrgRecord {
@@ -77,6 +79,58 @@ async fn an_item_of_a_gone_org_ends_as_an_orphan_and_the_claim_goes_on() {
     let audit = rig.stores.events.read_after(gone, stream, 0, 10).await;
     assert!(audit.unwrap().is_empty(), "an orphan is not audited");
     assert_eq!(worker.sum("leasehold_dead_letters_total"), 0);
+    worker.stop().await;
+}
+
+/// Orphans met on the way do not make a claim look short: what is behind them is claimed at once.
+#[tokio::test(start_paused = true)]
+async fn what_is_behind_orphans_is_claimed_at_once() {
+    let rig = Rig::new();
+    let (gone, alive) = (create_org(&rig).await, create_org(&rig).await);
+    for _ in 0..3 {
+        enqueue_in(&rig, gone, UserId::NIL).await;
+    }
+    for _ in 0..5 {
+        enqueue_in(&rig, alive, UserId::NIL).await;
+    }
+    rig.stores.tenancy.delete_org(gone).await.unwrap();
+    let began = Probe::new();
+    let handler = {
+        let began = began.clone();
+        move |_: Job, _: Run| {
+            began.hit();
+            std::future::pending::<()>()
+        }
+    };
+    let worker = rig.start_on(tenanted(&rig), jobs(handler), settings());
+    began.wait_for(4).await;
+    assert!(
+        rig.elapsed() < SEC,
+        "{:?}: it waited for the poll",
+        rig.elapsed()
+    );
+    worker.stop().await;
+}
+
+/// One pass visits every org with something due, however many.
+#[tokio::test(start_paused = true)]
+async fn one_pass_recovers_in_every_org() {
+    let rig = Rig::new();
+    for _ in 0..250 {
+        let org = create_org(&rig).await;
+        enqueue_in(&rig, org, UserId::NIL).await;
+    }
+    lose(&rig, SEC, 250).await;
+    pass(2 * SEC).await;
+    let settings = WorkerSettings {
+        capacity: 1,
+        ..settings()
+    };
+    let source = tenanted(&rig);
+    let worker = rig.start_on(source, jobs(|_: Job, _: Run| pass(60 * SEC)), settings);
+    pass(5 * SEC).await;
+    assert_eq!(rig.faults.calls(Operation::Gauges), 1, "one pass");
+    assert_eq!(worker.sum("leasehold_sweep_requeued_total"), 250);
     worker.stop().await;
 }
 

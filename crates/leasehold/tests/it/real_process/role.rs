@@ -192,7 +192,7 @@ fn worker() {
         let worker = Worker::new(role.open(), executor, role.settings()).unwrap();
         let metrics = worker.metrics();
         let stopper = Stopper::new();
-        tokio::spawn(stopper.clone().on_signals());
+        stopper.on_signals().unwrap();
         worker.run(stopper).await.unwrap();
         let page = role.folder.join(format!("metrics-{}", std::process::id()));
         std::fs::write(page, metrics.encode()).unwrap();
