@@ -22,8 +22,7 @@ async fn welcome(work: Welcome, run: Run) -> Result<(), HandlerError> {
     Ok(())
 }
 
-#[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+async fn run() -> Result<(), Box<dyn std::error::Error>> {
     let options = leasehold_sqlite::Options::new(Arc::new(SystemClock));
     let stores = leasehold_sqlite::open("jobs.db", options)?.stores();
 
@@ -40,7 +39,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         WorkerSettings::default(),
     )?;
     let stopper = Stopper::new();
-    tokio::spawn(stopper.clone().on_signals());
+    stopper.on_signals()?;
     worker.run(stopper).await?; // until TERM or Ctrl-C; then it drains
     Ok(())
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let runtime = tokio::runtime::Runtime::new()?;
+    let end = runtime.block_on(run());
+    runtime.shutdown_background(); // does not wait for handlers that block
+    end
 }

@@ -25,7 +25,8 @@ pub trait Executor: Send + Sync + 'static {
 
     /// Runs one item until it has ended.
     ///
-    /// Owed: once `kill` is cancelled the run ends as soon as it can be made to, with
+    /// Owed: with `kill` cancelled before it begins, nothing of the run is executed, and it ends as
+    /// [`Ending::Unbegun`]; once `kill` is cancelled the run ends as soon as it can be made to, with
     /// [`Ending::Killed`] or whatever it had answered by then; the future completes only when nothing
     /// of the run executes any more; a panic inside it is an outcome and goes no further.
     fn run(&self, run: Run, kill: CancellationToken) -> Running;
@@ -103,6 +104,9 @@ impl Executor for InProcess {
         Box::pin(async move {
             // The handler is made, run and dropped inside, so that a panic in any of these is caught.
             let guarded = AssertUnwindSafe(async move {
+                if kill.is_cancelled() {
+                    return Ending::Unbegun;
+                }
                 let outcome = handler.run(run);
                 tokio::select! {
                     biased;

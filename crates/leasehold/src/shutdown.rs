@@ -36,22 +36,27 @@ impl Stopper {
         }
     }
 
-    /// Asks on each TERM or INT that the process receives, until dropped.
+    /// Asks on each TERM or INT that the process receives from this call on, for as long as the calling
+    /// tokio runtime lives. Call it within one.
     ///
     /// # Errors
     /// The operating system's, if the signals cannot be listened to.
-    pub async fn on_signals(self) -> std::io::Result<()> {
+    pub fn on_signals(&self) -> std::io::Result<()> {
         use tokio::signal::unix::{SignalKind, signal};
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
-        loop {
-            let name = tokio::select! {
-                _ = terminate.recv() => "TERM",
-                _ = interrupt.recv() => "INT",
-            };
-            tracing::info!(signal = name, "asked to stop");
-            self.stop();
-        }
+        let stopper = self.clone();
+        tokio::spawn(async move {
+            loop {
+                let name = tokio::select! {
+                    _ = terminate.recv() => "TERM",
+                    _ = interrupt.recv() => "INT",
+                };
+                tracing::info!(signal = name, "asked to stop");
+                stopper.stop();
+            }
+        });
+        Ok(())
     }
 }
 

@@ -176,6 +176,9 @@ impl<S: Source, E: Executor> Worker<S, E> {
     /// The loop and the keeper get threads of their own; handlers run on the calling runtime.
     /// Dropping the future asks for a drain, which goes on by itself in those threads.
     ///
+    /// A handler that never awaits keeps its thread after the worker has ended, and a runtime that is
+    /// dropped waits for it: end the runtime with `shutdown_background`, or exit the process.
+    ///
     /// # Errors
     /// [`WorkerError::Stuck`] after a drain that too many stuck runs caused; [`WorkerError::Thread`].
     pub async fn run(self, stopper: Stopper) -> Result<Drained, WorkerError> {
@@ -192,11 +195,16 @@ impl<S: Source, E: Executor> Worker<S, E> {
             drop(ends_with_the_loop);
             end
         })?;
-        let end = end
-            .await
-            .map_err(|_| WorkerError::Thread("the loop ended early".to_owned()))?;
-        kept.await
-            .map_err(|_| WorkerError::Thread("the keeper ended early".to_owned()))?;
+        let failed = |what: &str| WorkerError::Thread(what.to_owned());
+        // The keeper ends well only after the loop. If it ends otherwise nobody renews any more: what
+        // runs is stopped and handed back at once.
+        let kept = kept.await;
+        if kept.is_err() {
+            stopper.stop();
+            stopper.stop();
+        }
+        let end = end.await.map_err(|_| failed("the loop ended early"))?;
+        kept.map_err(|_| failed("the keeper ended early"))?;
         verdict(end, &settings)
     }
 

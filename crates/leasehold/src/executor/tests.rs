@@ -60,18 +60,36 @@ async fn a_kill_drops_the_handler_at_its_next_await() {
         .handle::<Job>(|_: Job, _: Run| std::future::pending::<()>())
         .unwrap();
     let kill = CancellationToken::new();
-    kill.cancel();
-    let ending = executor.run(run("JOB", r#"{"n":1}"#), kill).await;
+    let running = executor.run(run("JOB", r#"{"n":1}"#), kill.clone());
+    let killing = async {
+        // Polled after the run, which has begun by then.
+        kill.cancel();
+    };
+    let (ending, ()) = tokio::join!(biased; running, killing);
     assert!(matches!(ending, Ending::Killed));
 }
 
 #[tokio::test]
-async fn what_has_ended_by_itself_was_not_killed() {
+async fn a_run_that_is_killed_before_it_begins_never_reaches_the_handler() {
     let executor = InProcess::new()
-        .handle::<Job>(|_: Job, _: Run| async {})
+        .handle::<Job>(|job: Job, _: Run| async move { assert_eq!(job.n, 2, "it was called") })
         .unwrap();
     let kill = CancellationToken::new();
     kill.cancel();
+    let ending = executor.run(run("JOB", r#"{"n":1}"#), kill).await;
+    assert!(matches!(ending, Ending::Unbegun));
+}
+
+#[tokio::test]
+async fn what_has_ended_by_itself_was_not_killed() {
+    let kill = CancellationToken::new();
+    let killed_meanwhile = kill.clone();
+    let executor = InProcess::new()
+        .handle::<Job>(move |_: Job, _: Run| {
+            killed_meanwhile.cancel();
+            async {}
+        })
+        .unwrap();
     let ending = executor.run(run("JOB", r#"{"n":1}"#), kill).await;
     assert!(matches!(ending, Ending::Outcome(Outcome::Done { .. })));
 }

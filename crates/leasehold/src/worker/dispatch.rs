@@ -169,6 +169,7 @@ impl Dispatch {
         match event {
             Event::Hint => self.claim.wake(),
             Event::Claimed(answer) => self.claimed(now, answer, out),
+            Event::Began(hold) => self.began(hold, now),
             Event::Ended(hold, ending) => self.ended(hold, ending, out),
             Event::Settled(hold, answer) => self.settled(hold, answer, out),
             Event::Loss(hold, Loss::Refused) => self.stop(hold, StopReason::LeaseLost, now, out),
@@ -191,6 +192,7 @@ impl Dispatch {
     pub fn advance(&mut self, now: BootTime, out: &mut Vec<Action>) {
         self.fire_timers(now, out);
         self.advance_drain(now, out);
+        self.hand_back_if_all_stuck(out);
         self.start_waiting(now, out);
         self.ask(now, out);
     }
@@ -268,6 +270,17 @@ impl Dispatch {
         out.push(Action::Start(run.claimed.clone()));
         let limit = self.kind_settings(hold).time_limit;
         if let Some(limit) = limit {
+            self.set_timer(hold, now + limit);
+        }
+    }
+
+    /// A run that waited for a thread has its whole time from here on.
+    fn began(&mut self, hold: Hold, now: BootTime) {
+        let is_running = self
+            .runs
+            .get(&hold)
+            .is_some_and(|run| run.state == State::Running);
+        if let (true, Some(limit)) = (is_running, self.kind_settings(hold).time_limit) {
             self.set_timer(hold, now + limit);
         }
     }

@@ -299,20 +299,25 @@ impl<S: Source, E: Executor> Drive<S, E> {
         let hold = hold_of(&claimed, token);
         let assigned = way.assigned.get_mut(&hold);
         let Some(context) = assigned.and_then(|assigned| assigned.context.take()) else {
-            way.own.push(Event::Ended(hold, Ending::Killed));
+            way.own.push(Event::Ended(hold, Ending::Unbegun));
             return;
         };
         let Some(control) = self.holdings.start(hold, now) else {
             // Its trust ended while it waited, and the keeper has not said so yet.
             way.own.push(Event::Loss(hold, Loss::Doubted));
-            way.own.push(Event::Ended(hold, Ending::Killed));
+            way.own.push(Event::Ended(hold, Ending::Unbegun));
             return;
         };
         let kind = claimed.item.kind.clone();
         let holdings = self.holdings.clone();
         let report = move |progress| holdings.report(&hold, progress);
         let run = Run::new(context, claimed.item, control.cancel, report);
-        let running = self.executor.run(run, control.kill);
+        let kill = control.kill;
+        let executor = self.executor.clone();
+        let is_limited = executor
+            .kinds()
+            .get(&kind)
+            .is_some_and(|kind| kind.time_limit.is_some());
         let (announce, holdings, metrics, clock) = (
             self.announce.clone(),
             self.holdings.clone(),
@@ -320,13 +325,23 @@ impl<S: Source, E: Executor> Drive<S, E> {
             self.clock.clone(),
         );
         self.handlers.spawn(async move {
-            // An executor lets no panic through. If one does, its slot must not be lost with it.
-            let ending = AssertUnwindSafe(running).catch_unwind().await;
-            let ending = ending.unwrap_or_else(|_| {
-                let failure = Failure::own(FailureCode::PANICKED, "the executor panicked");
-                Ending::Outcome(Outcome::failed(failure))
-            });
-            metrics.ran(&kind, clock.elapsed().since(now));
+            let began = clock.elapsed();
+            // It may have waited long for a thread: what was true when it was started may not be now.
+            let ending = if run.is_cancelled() || !holdings.is_trusted(&hold, began) {
+                Ending::Unbegun
+            } else {
+                if is_limited {
+                    let _ = announce.send(Event::Began(hold)).await;
+                }
+                // An executor lets no panic through. If one does, its slot must not be lost with it.
+                let running = AssertUnwindSafe(async move { executor.run(run, kill).await });
+                let ending = running.catch_unwind().await.unwrap_or_else(|_| {
+                    let failure = Failure::own(FailureCode::PANICKED, "the executor panicked");
+                    Ending::Outcome(Outcome::failed(failure))
+                });
+                metrics.ran(&kind, clock.elapsed().since(began));
+                ending
+            };
             // The loop outlives every run it waits for; one it gave up on has nobody to tell.
             if let Some(loss) = holdings.ended(&hold) {
                 let _ = announce.send(Event::Loss(hold, loss)).await;
@@ -341,8 +356,7 @@ impl<S: Source, E: Executor> Drive<S, E> {
         let over = self.settings.stuck_max.is_some_and(|most| stuck > most);
         if over && !self.dispatch.is_draining() && way.stopped_for_stuck.is_none() {
             way.stopped_for_stuck = Some(stuck);
-            // The channel has room for the loop's own word, or the loop is about to be told anyway.
-            let _ = self.announce.try_send(Event::Drain);
+            way.own.push(Event::Drain);
         }
     }
 

@@ -78,6 +78,11 @@ impl Holdings {
         Some(control)
     }
 
+    /// Whether a run that is about to begin still may.
+    pub(super) fn is_trusted(&self, hold: &Hold, now: BootTime) -> bool {
+        self.lock().leases.is_trusted(hold, now)
+    }
+
     /// The run has ended. If the keeper had stopped it, why: a run may end faster than the keeper's
     /// word of it reaches the loop, and what it ended in must not be taken for its own doing.
     pub(super) fn ended(&self, hold: &Hold) -> Option<Loss> {

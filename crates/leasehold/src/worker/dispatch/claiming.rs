@@ -76,7 +76,7 @@ impl Dispatch {
     /// How many items a claim may ask for. Items that wait to be settled take no slot, but no more of
     /// them are let pile up than there are slots: a store that cannot settle gets no new claims.
     fn free(&self) -> u32 {
-        if self.has_loner() {
+        if self.has_loner() || self.stuck >= self.settings.capacity {
             return 0;
         }
         let slots = self

@@ -12,6 +12,8 @@ pub enum Event {
     Hint,
     /// The claim of [`Action::Claim`] was answered.
     Claimed(Result<Vec<Claimed>, StoreError>),
+    /// The run began: it may have waited for a thread, and its time limit counts from here.
+    Began(Hold),
     /// A run ended.
     Ended(Hold, Ending),
     /// A settle of [`Action::Settle`] has its final answer.
@@ -33,6 +35,8 @@ pub enum Ending {
     Outcome(Outcome),
     /// It was killed, and is known to have ended.
     Killed,
+    /// It was stopped before it began: nothing of it ever ran.
+    Unbegun,
 }
 
 /// How a settle came out.

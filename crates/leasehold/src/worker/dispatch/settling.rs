@@ -115,6 +115,7 @@ fn conclude(run: &Run, kind: KindSettings, ending: Ending, jitter: f64) -> Optio
         return Some(match ending {
             Ending::Outcome(outcome) => settle(outcome),
             Ending::Killed => rules::hand_back("the run was killed"),
+            Ending::Unbegun => rules::hand_back("the run did not begin"),
         });
     };
     let counts = |outcome: &Outcome| match reason {
@@ -128,6 +129,12 @@ fn conclude(run: &Run, kind: KindSettings, ending: Ending, jitter: f64) -> Optio
     match (reason, ending) {
         (StopReason::LeaseLost, _) => None,
         (_, Ending::Outcome(outcome)) if counts(&outcome) => Some(settle(outcome)),
+        // It waited for a thread all the while: no attempt was made, and none of this worker's threads
+        // is likely to be free at once.
+        (StopReason::TimeLimit, Ending::Unbegun) => Some(Transition::Release {
+            note: "the run did not begin in time".into(),
+            delay: rules::HAND_BACK_DELAY_MIN,
+        }),
         (StopReason::TimeLimit, _) => {
             let limit = kind.time_limit.unwrap_or_default();
             let message = format!("the run took longer than {limit:?}");

@@ -85,7 +85,13 @@ impl Dispatch {
                 };
                 self.set_timer(hold, kill_by.map_or(kill_at, |by| by.min(kill_at)));
             }
-            State::Killed | State::Stuck => run.stop = run.stop.max(Some(reason)),
+            // A killed run's lease is let go, so a doubt says nothing new: what it overran stays what it
+            // is judged by, or a handler that always overruns would be handed back for ever.
+            State::Killed | State::Stuck => {
+                if reason == StopReason::LeaseLost {
+                    run.stop = Some(reason);
+                }
+            }
             State::Running | State::Stopping | State::Settling(_) => {}
         }
     }
@@ -119,6 +125,25 @@ impl Dispatch {
                 }
                 State::Waiting | State::Stuck | State::Settling(_) => {}
             }
+        }
+    }
+
+    /// With every slot lost, what waits for one is another worker's to run.
+    pub(super) fn hand_back_if_all_stuck(&mut self, out: &mut Vec<Action>) {
+        if self.stuck < self.settings.capacity {
+            return;
+        }
+        let waiting: Vec<Hold> = self
+            .waiting
+            .drain(..)
+            .chain(self.waiting_alone.take())
+            .collect();
+        for hold in waiting {
+            self.write(
+                hold,
+                rules::hand_back("every slot of the worker is stuck"),
+                out,
+            );
         }
     }
 

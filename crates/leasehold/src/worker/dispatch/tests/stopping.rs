@@ -177,3 +177,73 @@ fn a_stale_hold_stops_nobody() {
     assert_eq!(bench.tell(100, ended(1, 99, done())), [""; 0]);
     assert_eq!(bench.0.occupied(), 1);
 }
+
+#[test]
+fn an_overrun_is_a_failure_whatever_becomes_of_its_lease() {
+    // The stuck run's lease is let go, so the keeper doubts it; that must not turn the overrun into a
+    // hand-back, or a handler that always overruns would run for ever without an attempt spent.
+    let mut bench = quiet("LIMITED");
+    bench.play(3_710);
+    assert_eq!(bench.0.stuck(), 1);
+    bench.tell(4_000, loss(Loss::Doubted));
+    let actions = bench.tell(5_000, ended(1, 1, failed()));
+    assert_eq!(actions[0], "settle 1#1 retry: timed_out");
+}
+
+#[test]
+fn a_time_limit_counts_from_where_the_run_began() {
+    let mut bench = quiet("LIMITED");
+    bench.tell(1_000, Event::Began(hold(1, 1)));
+    assert_eq!(bench.play(2_199), [""; 0]);
+    assert_eq!(bench.play(2_200)[0], "2200: cancel 1#1: time_limit");
+}
+
+#[test]
+fn a_run_that_never_began_is_handed_back_whatever_it_was_stopped_for() {
+    let unbegun = || Event::Ended(hold(1, 1), Ending::Unbegun);
+    let mut bench = quiet("LIMITED");
+    bench.play(1_210);
+    let actions = bench.tell(1_300, unbegun());
+    assert_eq!(
+        actions[0],
+        "settle 1#1 release after 1000: the run did not begin in time"
+    );
+    for (event, note) in [
+        (Event::Drain, "worker stopping"),
+        (loss(Loss::Doubted), "the lease could not be kept in time"),
+        (loss(Loss::CancelRequested), "cancelled"),
+    ] {
+        let mut bench = quiet("PLAIN");
+        bench.tell(100, event);
+        let actions = bench.tell(200, unbegun());
+        assert_eq!(actions[0], format!("settle 1#1 release after 0: {note}"));
+    }
+    let mut bench = quiet("PLAIN");
+    bench.tell(100, loss(Loss::Refused));
+    assert_eq!(bench.tell(200, unbegun())[0], "forget 1#1");
+}
+
+#[test]
+fn nothing_waits_for_a_slot_once_all_are_stuck() {
+    let mut bench = Bench(Dispatch::new(
+        DispatchSettings {
+            capacity: 1,
+            prefetch: 2,
+            ..settings()
+        },
+        Box::new(Plain(0)),
+        at(0),
+    ));
+    assert_eq!(bench.look(0), ["claim #1 up to 3"]);
+    let items = (1..=3).map(|number| claimed(number, "LIMITED")).collect();
+    bench.tell(10, Event::Claimed(Ok(items)));
+    let actions = bench.play(3_710);
+    let handed_back =
+        |item| format!("3710: settle {item}#1 release after 0: every slot of the worker is stuck");
+    assert!(
+        actions.contains(&handed_back(2)) && actions.contains(&handed_back(3)),
+        "{actions:?}"
+    );
+    // Nor is anything claimed for slots that do not come back.
+    assert!(!bench.play(60_000).iter().any(|line| line.contains("claim")));
+}
