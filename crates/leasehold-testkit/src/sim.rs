@@ -27,7 +27,7 @@
 //! 10. neither loop nor keeper would spin;
 //! 11. what must run alone does;
 //! 12. no org has more claims in a lane than its cap;
-//! 13. a run that was stopped for its lease spends no attempt by the way it ends.
+//! 13. a run that was stopped for its lease spends no attempt by the way it ends, but for an overrun.
 //!
 //! In some seeds the calendar jumps by more than any lease can bear; 1 and 7 are not checked there,
 //! and all others must hold still. That the oracles bite is shown by [`Sabotage`].

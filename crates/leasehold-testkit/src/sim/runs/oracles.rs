@@ -1,8 +1,8 @@
 //! Oracles about runs: who may start, who may believe that an item is its own, and what endings mean.
 
-use leasehold_core::Hold;
 use leasehold_core::rules::Transition;
 use leasehold_core::store::work::{ClaimRequest, Claimed, Settlement};
+use leasehold_core::{FailureCode, Hold};
 
 use super::Running;
 use crate::sim::World;
@@ -128,10 +128,14 @@ impl World {
         }
     }
 
-    /// Oracle: what a run ended in after its lease was lost is not taken for its own doing.
+    /// Oracle: what a run ended in after its lease was lost is not taken for its own doing. An overrun
+    /// is: it was stopped for that before its lease was let go.
     pub(in crate::sim) fn check_settle(&mut self, settlement: &Settlement) {
-        let is_retry = matches!(settlement.transition, Transition::Retry { .. });
-        if is_retry && self.stopped.contains(&settlement.hold) {
+        let spends = match &settlement.transition {
+            Transition::Retry { failure, .. } => failure.code.as_str() != FailureCode::TIMED_OUT,
+            _ => false,
+        };
+        if spends && self.stopped.contains(&settlement.hold) {
             self.violated(format!(
                 "a run that was stopped for its lease spends an attempt: {settlement:?}"
             ));
