@@ -15,7 +15,7 @@ const OBJECTS: [&str; 10] = [
     r#"{"big":123456789012345678901234567890,"small":1e-400,"exact":1.50,"minus":-0}"#,
     r#"{"b":1,"a":2,"b2":{"z":1,"y":[3,2,1]}}"#,
     r#"{"\\u0000key":["\\u0000",{"\\\\u0000":"\u00e9"}]}"#,
-    r#"{"twice":1,"twice":2}"#,
+    r#"{"alike":1,"Alike":2,"alike ":3}"#,
     r#"{ "spaced" :  [ 1 , 2 ],	"tab":	true }"#,
     r#"{"looks":"\\u0000","slash":"\/","quote":"\"","line":"a\nb"}"#,
     r#"{"😀":"é€😀e\u0301","escaped":"\ud83d\ude00\u20ac"}"#,
