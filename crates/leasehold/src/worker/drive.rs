@@ -65,6 +65,10 @@ const CLAIM_PATIENCE_MAX: Duration = Duration::from_secs(5);
 /// already, and one that must be asked again does not hold up all others.
 const SETTLES_MAX: usize = 2;
 
+/// A run that begins within this of its start needs no second look at its lease: trust was checked then,
+/// and ends half a lease before anyone else may claim.
+const START_DELAY_MAX: Duration = Duration::from_millis(10);
+
 /// At the end of a drain, audit entries on their way get this long.
 const AUDITS_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -327,7 +331,9 @@ impl<S: Source, E: Executor> Drive<S, E> {
         self.handlers.spawn(async move {
             let began = clock.elapsed();
             // It may have waited long for a thread: what was true when it was started may not be now.
-            let ending = if run.is_cancelled() || !holdings.is_trusted(&hold, began) {
+            let has_waited = began.since(now) > START_DELAY_MAX;
+            let may_begin = !has_waited || holdings.is_trusted(&hold, began);
+            let ending = if run.is_cancelled() || !may_begin {
                 Ending::Unbegun
             } else {
                 if is_limited {
