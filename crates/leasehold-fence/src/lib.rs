@@ -1,0 +1,5 @@
+//! Runs a command that cannot outlive its lease.
+
+mod ending;
+
+pub use ending::{Ending, SpawnFailure};

@@ -1,0 +1,3 @@
+//! `leasehold-fence`.
+
+fn main() {}
