@@ -26,6 +26,8 @@ pub enum Ending {
         /// How many bytes of standard output are taken.
         limit: usize,
     },
+    /// Its warden was killed from outside. What the warden left behind is dead.
+    WardenLost,
     /// It was never started.
     SpawnFailed(SpawnFailure),
 }
@@ -47,7 +49,9 @@ pub enum SpawnFailure {
         program: String,
     },
     /// Its arguments and environment are larger than the system takes.
-    #[error("argument list too long: {bytes} bytes of arguments and environment are more than the system takes; hand large requests over by stdin")]
+    #[error(
+        "argument list too long: {bytes} bytes of arguments and environment are more than the system takes; hand large requests over by stdin"
+    )]
     ArgumentListTooLong {
         /// Arguments and environment together.
         bytes: usize,
@@ -77,8 +81,12 @@ impl fmt::Display for Ending {
             Self::LeaseLost => f.write_str("killed: its lease ran out"),
             Self::Killed => f.write_str("killed on request"),
             Self::OutputTooLarge { limit } => {
-                write!(f, "killed: it wrote more than {limit} bytes to its standard output")
+                write!(
+                    f,
+                    "killed: it wrote more than {limit} bytes to its standard output"
+                )
             }
+            Self::WardenLost => f.write_str("killed, because its warden was killed from outside"),
             Self::SpawnFailed(failure) => failure.fmt(f),
         }
     }

@@ -1,0 +1,248 @@
+//! The spawner: one small process beside each caller, which starts the wardens and ends what one of
+//! them left behind when it was killed.
+//!
+//! # Why it is there
+//! A warden that is killed cannot end its tree any more; the tree is handed to the nearest subreaper
+//! above. If that were the caller, it would have to tell these orphans from children that are its own
+//! business, and could reap what it must not. Every child of the spawner is a warden of its own making,
+//! so that any other child is an orphan.
+//!
+//! It goes on when its caller is gone, until the last warden has ended. Its own death takes nothing
+//! along: a warden does not need it, and the caller starts another one.
+//!
+//! # Ready wardens
+//! It keeps some wardens ready, each with a stage that waits to become a command, so that a run costs
+//! the caller no more than handing it over.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::process::{
+    Pid, PidfdFlags, WaitId, WaitIdOptions, getpid, pidfd_open, set_child_subreaper, setsid, waitid,
+};
+use rustix::stdio::stdin;
+use rustix::thread::set_name;
+use rustix::time::Timespec;
+
+use crate::cgroup::{self, Group};
+use crate::enter::{self, Role};
+use crate::tree::{self, Left};
+use crate::wire::{self, Adopt, NotStarted, Received, Report, Step};
+
+/// Runs until its caller is gone and the last warden has ended.
+pub(crate) fn run(idle: usize) {
+    let Ok(caller) = fcntl_dupfd_cloexec(stdin(), 3) else {
+        return;
+    };
+    let _ = set_name(c"fence-spawner");
+    enter::ignore_signals();
+    // Fails only for one that is in a session of its own already.
+    let _ = setsid();
+    // A folder that somebody wants to unmount is not held by this.
+    let _ = std::env::set_current_dir("/");
+    if set_child_subreaper(Some(getpid())).is_err() {
+        // The closed socket is the answer: nothing is started without it.
+        return;
+    }
+    let mut spawner = Spawner {
+        caller: Some(caller),
+        idle_wanted: idle,
+        groups: cgroup::delegated().ok(),
+        idle: Vec::new(),
+        wardens: HashMap::new(),
+        lost: Vec::new(),
+    };
+    while spawner.caller.is_some() || !spawner.wardens.is_empty() || !spawner.lost.is_empty() {
+        spawner.turn();
+    }
+}
+
+struct Spawner {
+    /// `None` once it is gone.
+    caller: Option<OwnedFd>,
+    idle_wanted: usize,
+    groups: Option<PathBuf>,
+    /// Wardens that wait for a run, and by what each is handed one.
+    idle: Vec<(Pid, OwnedFd)>,
+    wardens: HashMap<Pid, Warden>,
+    /// Wardens that were killed, each to be reported when nothing of its run is left.
+    lost: Vec<Lost>,
+}
+
+struct Lost {
+    group: Option<Group>,
+    run: Option<OwnedFd>,
+}
+
+struct Warden {
+    /// Readable when it has ended.
+    ended: OwnedFd,
+    /// Its run's socket, to report by if it does not itself.
+    run: Option<OwnedFd>,
+}
+
+/// Between two rounds of killing what a killed warden left.
+const ORPHANS_PAUSE_NS: i64 = 1_000_000;
+/// So many times in a row nobody must be found.
+const LOOKS: usize = 2;
+
+impl Spawner {
+    fn turn(&mut self) {
+        self.prepare();
+        let pause = (!self.lost.is_empty()).then_some(Timespec {
+            tv_sec: 0,
+            tv_nsec: ORPHANS_PAUSE_NS,
+        });
+        let mut waited_for: Vec<PollFd<'_>> = self
+            .wardens
+            .values()
+            .map(|warden| PollFd::new(&warden.ended, PollFlags::IN))
+            .collect();
+        waited_for.extend(
+            self.caller
+                .iter()
+                .map(|caller| PollFd::new(caller, PollFlags::IN)),
+        );
+        // Woken for nothing, it looks around.
+        let _ = poll(&mut waited_for, pause.as_ref());
+        let woken = waited_for.iter().map(|one| !one.revents().is_empty());
+        let ended: Vec<Pid> = self
+            .wardens
+            .keys()
+            .zip(woken)
+            .filter(|(_, woken)| *woken)
+            .map(|(pid, _)| *pid)
+            .collect();
+        for pid in ended {
+            self.ended(pid);
+        }
+        self.end_orphans();
+        self.hear();
+    }
+
+    /// Takes in what the caller wants.
+    fn hear(&mut self) {
+        while let Some(caller) = &self.caller {
+            match wire::receive::<Adopt>(caller) {
+                Ok(Received::Message(Adopt, descriptors)) => {
+                    if let Some(run) = descriptors.into_iter().next() {
+                        self.hand_over(&run);
+                    }
+                }
+                Ok(Received::Nothing) => return,
+                Ok(Received::Closed) | Err(_) => {
+                    self.caller = None;
+                    // Those that wait for a run see that there will be none.
+                    self.idle.clear();
+                }
+            }
+        }
+    }
+
+    fn hand_over(&mut self, run: &OwnedFd) {
+        // One that was killed while it waited is passed over.
+        while let Some((pid, warden)) = self.idle.pop() {
+            if self.hand_to(pid, &warden, run) {
+                return;
+            }
+        }
+        let failed = match self.spawn() {
+            Ok((pid, warden)) if self.hand_to(pid, &warden, run) => return,
+            Ok(_) => Errno::PIPE.into(),
+            Err(error) => error,
+        };
+        let failed = NotStarted {
+            step: Step::Prepare,
+            errno: failed.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
+        };
+        // A caller that is gone need not be told.
+        let _ = wire::send(run, &Report::NotStarted(failed), &[]);
+    }
+
+    fn hand_to(&mut self, pid: Pid, warden: &OwnedFd, run: &OwnedFd) -> bool {
+        let Some(entry) = self.wardens.get_mut(&pid) else {
+            return false;
+        };
+        let Ok(own) = run.try_clone() else {
+            return false;
+        };
+        if wire::send(warden, &Adopt, &[run.as_fd()]).is_err() {
+            return false;
+        }
+        entry.run = Some(own);
+        true
+    }
+
+    /// Makes up for the wardens that were handed out.
+    fn prepare(&mut self) {
+        while self.caller.is_some() && self.idle.len() < self.idle_wanted {
+            match self.spawn() {
+                Ok(idle) => self.idle.push(idle),
+                // Tried again when one is needed, and reported then.
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn spawn(&mut self) -> io::Result<(Pid, OwnedFd)> {
+        let (own, far) = wire::pair()?;
+        let child = enter::command(&Role::Warden(self.groups.clone()))
+            .stdin(Stdio::from(far))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let pid = pid.ok_or(Errno::SRCH)?;
+        let ended = pidfd_open(pid, PidfdFlags::empty())?;
+        self.wardens.insert(pid, Warden { ended, run: None });
+        Ok((pid, own))
+    }
+
+    /// A warden has ended: well, or by somebody's hand.
+    fn ended(&mut self, pid: Pid) {
+        self.idle.retain(|(idle, _)| *idle != pid);
+        let Some(warden) = self.wardens.remove(&pid) else {
+            return;
+        };
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+        let status = waitid(WaitId::Pid(pid), options).ok().flatten();
+        if status.is_some_and(|status| status.exit_status() == Some(0)) {
+            return;
+        }
+        let group = self.groups.as_ref().map(|groups| Group::of(groups, pid));
+        self.lost.push(Lost {
+            group,
+            run: warden.run,
+        });
+    }
+
+    /// Ends what killed wardens left, as far as one round gets, and reports when nothing is.
+    fn end_orphans(&mut self) {
+        if self.lost.is_empty() {
+            return;
+        }
+        let groups = self.lost.iter().filter_map(|lost| lost.group.as_ref());
+        groups.for_each(Group::kill);
+        let spared: Vec<Pid> = self.wardens.keys().copied().collect();
+        // The list of children may miss one while others end, so that one look is not enough.
+        if (0..LOOKS).any(|_| tree::kill_round(&spared) == Left::Some) {
+            return;
+        }
+        for Lost { group, run } in self.lost.drain(..) {
+            if let Some(group) = group {
+                // There is none if the warden was killed before it made one.
+                let _ = group.remove();
+            }
+            if let Some(run) = run {
+                // If the warden had reported before it was killed, that is read first. A caller that is
+                // gone need not be told.
+                let _ = wire::send(&run, &Report::WardenLost, &[]);
+            }
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Finding and killing every process below this one.
+//!
+//! A process whose parent dies is handed to the nearest subreaper above it, whatever session or group
+//! it has moved to. So whoever is a subreaper and goes on killing its children until it has none left
+//! has ended everything it ever started.
+
+use std::fs;
+use std::io;
+use std::time::Duration;
+
+use rustix::event::poll;
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, kill_process, pidfd_open,
+    pidfd_send_signal, waitid,
+};
+use rustix::time::Timespec;
+
+/// What one round of killing left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// No process, nor anything of one.
+    Nobody,
+    /// Some may still be there.
+    Some,
+}
+
+/// Kills and reaps every process below this one but those to spare, as far as one round gets. The
+/// spared must be children of this process; what is below them is left alone, too.
+pub(crate) fn kill_round(spared: &[Pid]) -> Left {
+    let me = getpid();
+    let mut left = Left::Nobody;
+    for child in children_of(me) {
+        if spared.contains(&child) {
+            continue;
+        }
+        left = Left::Some;
+        // A child of ours is not reaped by anybody else, so its number cannot have changed hands.
+        let _ = kill_process(child, Signal::KILL);
+        kill_below(child);
+        reap(child);
+    }
+    // The list of children may miss one while others end. The system's own answer does not.
+    if left == Left::Nobody && spared.is_empty() && has_children() {
+        left = Left::Some;
+    }
+    left
+}
+
+/// Reaps the children of this process that have ended, but for the spared.
+pub(crate) fn reap_ended(spared: &[Pid]) {
+    for child in children_of(getpid()) {
+        if !spared.contains(&child) {
+            reap(child);
+        }
+    }
+}
+
+/// Lets a moment pass between two rounds: what was killed needs it to end.
+pub(crate) fn pause(length: Duration) {
+    let timeout = Timespec {
+        tv_sec: 0,
+        tv_nsec: length.subsec_nanos().into(),
+    };
+    // Woken early, the next round only comes sooner.
+    let _ = poll(&mut [], Some(&timeout));
+}
+
+fn reap(child: Pid) {
+    // A child that is not there, or not dead, is looked at again in the next round.
+    let _ = waitid(
+        WaitId::Pid(child),
+        WaitIdOptions::EXITED | WaitIdOptions::NOHANG,
+    );
+}
+
+fn has_children() -> bool {
+    let peek = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    !matches!(waitid(WaitId::All, peek), Err(Errno::CHILD))
+}
+
+/// Kills what is below the process. This is for speed alone: once its parent is dead, each of them is
+/// a child of ours, and the next round finds it.
+fn kill_below(parent: Pid) {
+    let mut parents = vec![parent];
+    while let Some(parent) = parents.pop() {
+        for child in children_of(parent) {
+            // Its number may change hands between the list and the signal; a descriptor does not.
+            let Ok(descriptor) = pidfd_open(child, PidfdFlags::empty()) else {
+                continue;
+            };
+            if parent_of(child) == Some(parent) {
+                let _ = pidfd_send_signal(&descriptor, Signal::KILL);
+                parents.push(child);
+            }
+        }
+    }
+}
+
+/// The children of a process, ended ones included.
+pub(crate) fn children_of(parent: Pid) -> Vec<Pid> {
+    listed(parent).unwrap_or_else(|_| searched(parent))
+}
+
+/// By the kernel's own list, where it keeps one.
+fn listed(parent: Pid) -> io::Result<Vec<Pid>> {
+    let mut children = Vec::new();
+    for thread in fs::read_dir(format!("/proc/{parent}/task"))? {
+        let list = fs::read_to_string(thread?.path().join("children"))?;
+        children.extend(list.split_whitespace().filter_map(number));
+    }
+    Ok(children)
+}
+
+/// By looking at every process there is.
+fn searched(parent: Pid) -> Vec<Pid> {
+    let Ok(all) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    all.flatten()
+        .filter_map(|entry| number(entry.file_name().to_str()?))
+        .filter(|pid| parent_of(*pid) == Some(parent))
+        .collect()
+}
+
+fn parent_of(pid: Pid) -> Option<Pid> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name stands in brackets and may hold anything, brackets included.
+    let (_, after_name) = stat.rsplit_once(") ")?;
+    number(after_name.split(' ').nth(1)?)
+}
+
+fn number(text: &str) -> Option<Pid> {
+    Pid::from_raw(text.parse().ok()?)
+}
+
+#[cfg(test)]
+mod tests;

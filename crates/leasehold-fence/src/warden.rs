@@ -1,0 +1,375 @@
+//! The warden: the small process beside a command that owns its tree and its deadline.
+//!
+//! # Life
+//! 1. It leaves its caller's session, takes in the orphans of everything below it, and starts the stage
+//!    that will become the command.
+//! 2. It waits until the spawner hands it a run, and then for the caller's word to begin.
+//! 3. It watches: the caller's orders, the caller's end of the socket, the command, the clock.
+//! 4. When the command has ended, or must, it kills whatever is below it until nothing is left, reports
+//!    the ending, and goes.
+//!
+//! It never waits for the end of a pipe, since anybody may hold the other end; and it hears no signal
+//! but those that nobody can refuse: its caller speaks through the socket.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus, getpid, kill_process_group,
+    pidfd_open, set_child_subreaper, setsid, waitid,
+};
+use rustix::stdio::stdin;
+use rustix::thread::set_name;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+
+use crate::cgroup::Group;
+use crate::clock::{Deadline, calendar_offset};
+use crate::enter::{self, Role};
+use crate::tree::{self, Left};
+use crate::watch::{Act, Order, Watch};
+use crate::wire::{self, Adopt, NotStarted, Received, Report, Start, Status, Step};
+
+/// Runs until its run is over. Answers nothing: whom it could tell has been told.
+pub(crate) fn run(groups: Option<&Path>) {
+    let Ok(spawner) = fcntl_dupfd_cloexec(stdin(), 3) else {
+        return;
+    };
+    let _ = set_name(c"fence-warden");
+    enter::ignore_signals();
+    // Both fail only where they are not needed: in a session of its own already, on a system that has
+    // no subreapers, where the spawner did not start.
+    let _ = setsid();
+    let stage = set_child_subreaper(Some(getpid()))
+        .map_err(io::Error::from)
+        .and_then(|()| Stage::spawn(groups));
+    let Some(caller) = adopted(&spawner) else {
+        if let Ok(stage) = stage {
+            stage.end_tree();
+        }
+        return;
+    };
+    drop(spawner);
+    match stage {
+        Ok(stage) => supervise(&caller, stage),
+        Err(error) => {
+            // Its word to begin may not have come yet, and need not: this is the answer to it.
+            let failed = not_started(&error);
+            let _ = wire::send(&caller, &Report::NotStarted(failed), &[]);
+        }
+    }
+}
+
+fn not_started(error: &io::Error) -> NotStarted {
+    NotStarted {
+        step: Step::Prepare,
+        errno: error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
+    }
+}
+
+/// Waits for a run; `None` if the spawner has none any more.
+fn adopted(spawner: &OwnedFd) -> Option<OwnedFd> {
+    loop {
+        match wire::receive::<Adopt>(spawner) {
+            Ok(Received::Message(Adopt, descriptors)) => return descriptors.into_iter().next(),
+            Ok(Received::Nothing) => wait_for(spawner),
+            Ok(Received::Closed) | Err(_) => return None,
+        }
+    }
+}
+
+fn wait_for(socket: &OwnedFd) {
+    // Woken for nothing, the caller looks again.
+    let _ = poll(&mut [PollFd::new(socket, PollFlags::IN)], None);
+}
+
+fn supervise(caller: &OwnedFd, stage: Stage) {
+    let report = loop {
+        match wire::receive::<Start>(caller) {
+            Ok(Received::Message(start, descriptors)) => {
+                break Supervision::begin(caller, stage, start, descriptors);
+            }
+            Ok(Received::Nothing) => wait_for(caller),
+            Ok(Received::Closed) | Err(_) => {
+                stage.end_tree();
+                return;
+            }
+        }
+    };
+    // A caller that is gone need not be told.
+    let _ = wire::send(caller, &report.0, &[]);
+    if let Some(group) = report.1 {
+        // Where it is not empty after all, it stays for a person to look at.
+        let _ = group.remove();
+    }
+}
+
+/// The process that becomes the command.
+struct Stage {
+    pid: Pid,
+    /// Readable when the process has ended, without reaping it.
+    ended: OwnedFd,
+    /// Closed by it when it becomes the command.
+    socket: OwnedFd,
+    group: Option<Group>,
+}
+
+impl Stage {
+    fn spawn(groups: Option<&Path>) -> io::Result<Self> {
+        let (socket, far) = wire::pair()?;
+        let child = enter::command(&Role::Stage(getpid()))
+            .stdin(Stdio::from(far))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()?;
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let pid = pid.ok_or(Errno::SRCH)?;
+        let ended = pidfd_open(pid, PidfdFlags::empty())?;
+        let group = groups
+            .and_then(|groups| Group::create(groups, getpid()).ok())
+            .filter(|group| group.take(pid).is_ok());
+        Ok(Self {
+            pid,
+            ended,
+            socket,
+            group,
+        })
+    }
+
+    /// Kills it and everything below it, until nothing is left, and answers how it had ended.
+    fn end_tree(self) -> (Status, Option<Group>) {
+        let mut pause = PAUSE_MIN;
+        loop {
+            // Its number is its group's, and nobody else's as long as it is not reaped.
+            let _ = kill_process_group(self.pid, Signal::KILL);
+            if let Some(group) = &self.group {
+                group.kill();
+            }
+            if tree::kill_round(&[self.pid]) == Left::Nobody
+                && let Some(status) = reaped(self.pid)
+            {
+                // It was the last one, unless the list of children missed some.
+                let mut pause = PAUSE_MIN;
+                while tree::kill_round(&[]) == Left::Some {
+                    tree::pause(pause);
+                    pause = (pause * 2).min(PAUSE_MAX);
+                }
+                return (status, self.group);
+            }
+            tree::pause(pause);
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+}
+
+/// Between two rounds of killing: as long as it takes a killed process to end.
+const PAUSE_MIN: Duration = Duration::from_micros(200);
+/// For what does not end: a process that waits for a device, or that we may not signal.
+const PAUSE_MAX: Duration = Duration::from_millis(100);
+
+/// Reaps the process if it has ended.
+fn reaped(pid: Pid) -> Option<Status> {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+    match waitid(WaitId::Pid(pid), options) {
+        Ok(Some(status)) => Some(status_of(&status)),
+        // Somebody else reaped it, which nobody can but by an accident.
+        Err(Errno::CHILD) => Some(Status::Signalled(Signal::KILL.as_raw())),
+        _ => None,
+    }
+}
+
+fn status_of(status: &WaitIdStatus) -> Status {
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => Status::Exited(code),
+        (None, signal) => Status::Signalled(signal.unwrap_or(Signal::KILL.as_raw())),
+    }
+}
+
+/// A run from its beginning to its end.
+struct Supervision<'a> {
+    caller: &'a OwnedFd,
+    stage: Stage,
+    watch: Watch,
+    timer: OwnedFd,
+    /// Readable when the calendar is set.
+    calendar: OwnedFd,
+    /// Whether the stage may still say that it could not become the command.
+    is_staged: bool,
+}
+
+impl<'a> Supervision<'a> {
+    fn begin(
+        caller: &'a OwnedFd,
+        stage: Stage,
+        start: Start,
+        descriptors: Vec<OwnedFd>,
+    ) -> (Report, Option<Group>) {
+        let timers = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)
+            .and_then(|timer| Ok((timer, calendar_alarm()?)));
+        let (timer, calendar) = match timers {
+            Ok(timers) => timers,
+            Err(error) => return give_up(stage, &error.into()),
+        };
+        let watch = Watch::begin(start.bounds, Deadline::now(), calendar_offset());
+        let mut run = Self {
+            caller,
+            stage,
+            watch,
+            timer,
+            calendar,
+            is_staged: true,
+        };
+        // What has no time left is not begun.
+        if run.watch.look(Deadline::now(), calendar_offset()) == Act::Kill {
+            return run.end();
+        }
+        let beside: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+        if let Err(error) = wire::send(&run.stage.socket, &start, &beside) {
+            return give_up(run.stage, &error);
+        }
+        // Whoever waits for the command's output to end must not wait for this process.
+        drop(descriptors);
+        run.watch_over()
+    }
+
+    fn watch_over(mut self) -> (Report, Option<Group>) {
+        loop {
+            // First what the caller has said: a deadline that was pushed in time counts, however late
+            // this process comes to read it.
+            if self.heard_all() == Act::Kill {
+                return self.end();
+            }
+            match self.watch.look(Deadline::now(), calendar_offset()) {
+                Act::Kill => return self.end(),
+                Act::Terminate => self.terminate(),
+                Act::Wait => {}
+            }
+            self.set_timer();
+            let tick = Timespec {
+                tv_sec: REAP_SECONDS,
+                tv_nsec: 0,
+            };
+            let mut waited_for = [
+                PollFd::new(&self.stage.ended, PollFlags::IN),
+                PollFd::new(self.caller, PollFlags::IN),
+                PollFd::new(&self.timer, PollFlags::IN),
+                PollFd::new(&self.calendar, PollFlags::IN),
+                PollFd::new(&self.stage.socket, PollFlags::IN),
+            ];
+            let count = if self.is_staged { 5 } else { 4 };
+            let woken = poll(&mut waited_for[..count], Some(&tick));
+            let [ended, _, _, calendar, stage] =
+                waited_for.map(|descriptor| !descriptor.revents().is_empty());
+            match woken {
+                Ok(0) => tree::reap_ended(&[self.stage.pid]),
+                Ok(_) => {}
+                Err(_) => continue,
+            }
+            if self.is_staged && (stage || ended) {
+                match wire::receive::<NotStarted>(&self.stage.socket) {
+                    Ok(Received::Message(failed, _)) => {
+                        let (_, group) = self.stage.end_tree();
+                        return (Report::NotStarted(failed), group);
+                    }
+                    Ok(Received::Nothing) => {}
+                    Ok(Received::Closed) | Err(_) => self.is_staged = false,
+                }
+            }
+            if ended {
+                return self.end();
+            }
+            if calendar && let Ok(alarm) = calendar_alarm() {
+                self.calendar = alarm;
+            }
+        }
+    }
+
+    /// Takes in all that the caller has said.
+    fn heard_all(&mut self) -> Act {
+        loop {
+            let act = match wire::receive::<Order>(self.caller) {
+                Ok(Received::Message(order, _)) => {
+                    self.watch.heard(order, Deadline::now(), calendar_offset())
+                }
+                Ok(Received::Nothing) => return Act::Wait,
+                Ok(Received::Closed) | Err(_) => self.watch.orphaned(),
+            };
+            match act {
+                Act::Kill => return Act::Kill,
+                Act::Terminate => self.terminate(),
+                Act::Wait => {}
+            }
+        }
+    }
+
+    fn terminate(&self) {
+        // One that has ended in the meantime needs no asking.
+        let _ = kill_process_group(self.stage.pid, Signal::TERM);
+        // A command that was stopped could not hear it.
+        let _ = kill_process_group(self.stage.pid, Signal::CONT);
+    }
+
+    fn end(self) -> (Report, Option<Group>) {
+        let cause = self.watch.cause();
+        let (status, group) = self.stage.end_tree();
+        (Report::Ended { cause, status }, group)
+    }
+
+    fn set_timer(&self) {
+        let next = self.watch.next().map_or(
+            // Disarmed.
+            Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            },
+            Deadline::to_timespec,
+        );
+        let timer = Itimerspec {
+            it_interval: Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            },
+            it_value: next,
+        };
+        // The instant is a good one by its making; and the clock is looked at with every tick as well.
+        let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &timer);
+    }
+}
+
+/// Orphans that ended by themselves are reaped this often while the command runs.
+const REAP_SECONDS: i64 = 5;
+
+/// Fires when the calendar is set, and never otherwise.
+fn calendar_alarm() -> rustix::io::Result<OwnedFd> {
+    let alarm = timerfd_create(
+        TimerfdClockId::Realtime,
+        TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
+    )?;
+    let never = Itimerspec {
+        it_interval: Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        },
+        it_value: Timespec {
+            tv_sec: i64::MAX / 2,
+            tv_nsec: 0,
+        },
+    };
+    let flags = TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET;
+    timerfd_settime(&alarm, flags, &never)?;
+    Ok(alarm)
+}
+
+fn give_up(stage: Stage, error: &io::Error) -> (Report, Option<Group>) {
+    let (_, group) = stage.end_tree();
+    (Report::NotStarted(not_started(error)), group)
+}
