@@ -4,9 +4,9 @@
 handler, and reports what came of it in the form the worker reads: the result, the error, or the wish
 to be tried again later (`park`). `progress` says how far the run has come, `context` which run it is.
 
-Nothing here needs another package. `WorkerRequest` and `NonEmptyStr` are pydantic's where pydantic 2
-is installed and plain ones where it is not; pydantic is imported when one of the two is asked for,
-and never otherwise.
+Nothing here needs another package. `WorkerRequest` is a pydantic model where pydantic 2 is installed
+and a plain class where it is not; pydantic is imported when `WorkerRequest` is asked for, and never
+otherwise.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from ._run import park, run_handler
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ._models import NonEmptyStr, WorkerRequest
+    from ._fields import NonEmptyStr
+    from ._models import WorkerRequest
 
 __all__ = [
     "MalformedResult",
@@ -35,14 +36,25 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name not in ("NonEmptyStr", "WorkerRequest"):
+    # Late, because what these two need takes longer to import than everything else here.
+    if name == "NonEmptyStr":
+        from ._fields import NonEmptyStr as value
+    elif name == "WorkerRequest":
+        value = _worker_request()
+    else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def _worker_request() -> type:
     try:
-        from . import _models as source
+        from . import _models
     except ModuleNotFoundError as error:
         # A pydantic that is there but broken is an error, not a reason to check less.
         if error.name != "pydantic":
             raise
-        from . import _fields as source
-    value = globals()[name] = getattr(source, name)
-    return value
+        from . import _fields
+
+        return _fields.WorkerRequest
+    return _models.WorkerRequest

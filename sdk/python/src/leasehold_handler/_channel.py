@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import sys
+
+from ._result import encode_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ def progress(percent: float, note: str = "") -> None:
             f"progress: percent is a number from 0 to 100, not {percent!r}"
         )
     whole = 0 if math.isnan(percent) else math.floor(min(max(percent, 0), 100))
-    line = json.dumps({"percent": whole, "note": str(note)[:NOTE_CHARS_MAX]})
-    say(f"leasehold:progress {line}\n")
+    line = encode_words({"percent": whole, "note": str(note)[:NOTE_CHARS_MAX]})
+    say(f"leasehold:progress {line.decode()}\n")
 
 
 def say(text: str) -> None:

@@ -15,7 +15,17 @@ from typing import Annotated, Any, ClassVar
 
 from ._request import ValidationError
 
-_NOT_EMPTY = object()
+
+class _NotEmpty:
+    """Marks text that is stripped and may not be empty then, here and to pydantic 2."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        return core_schema.str_schema(min_length=1, strip_whitespace=True)
+
+
+_NOT_EMPTY = _NotEmpty()
 
 NonEmptyStr = Annotated[str, _NOT_EMPTY]
 

@@ -1,18 +1,12 @@
-"""`WorkerRequest` and `NonEmptyStr` on pydantic 2."""
+"""`WorkerRequest` on pydantic 2."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import pydantic
 
-if not hasattr(pydantic, "StringConstraints"):
-    # Pydantic 1: its models work as request and result types, but these two need pydantic 2.
+if not hasattr(pydantic, "RootModel"):
+    # Pydantic 1: its models work as request and result types, but this base needs pydantic 2.
     raise ModuleNotFoundError("pydantic 2 is not installed", name="pydantic")
-
-NonEmptyStr = Annotated[
-    str, pydantic.StringConstraints(min_length=1, strip_whitespace=True)
-]
 
 
 class WorkerRequest(pydantic.BaseModel):
