@@ -5,7 +5,7 @@ use super::*;
 fn parent() -> Vec<(OsString, OsString)> {
     [
         ("PATH", "/usr/bin"),
-        ("HOME", "/home/worker"),
+        ("HOME", "/home/user"),
         ("LANG", "C.UTF-8"),
         ("LC_ALL", "C.UTF-8"),
         ("LC_TIME", "C"),

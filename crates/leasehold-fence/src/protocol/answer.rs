@@ -113,6 +113,7 @@ pub fn read(
     rule: ResultRule,
 ) -> Answer {
     let with_last_words = |name| ChildError::own(name, &told(&ending.to_string(), stderr_tail));
+    let malformed = |expected, fault: &Fault| malformed(expected, fault, stdout, stderr_tail);
     let error = match (ending, rule) {
         (Ending::LeaseLost, _) => return Answer::Stopped(Stopped::LeaseLost),
         (Ending::Killed, _) => return Answer::Stopped(Stopped::Killed),
@@ -122,14 +123,13 @@ pub fn read(
                 let result = Some(result.as_str().to_owned());
                 return Answer::Done { result };
             }
-            Err(fault) => malformed("stdout is not one JSON object", &fault, stdout),
+            Err(fault) => malformed("stdout is not one JSON object", &fault),
         },
         (Ending::Exited { code: FAILURE_CODE }, ResultRule::Json) => match reported(stdout) {
             Ok(envelope) => known_or_not(&envelope, errors),
             Err(fault) => malformed(
                 "exited with code 1, and stdout is not {\"error\": \"…\", \"message\": \"…\"}",
                 &fault,
-                stdout,
             ),
         },
         (Ending::Exited { code: PARK_CODE }, rule) => match (parked(stdout), rule) {
@@ -138,7 +138,6 @@ pub fn read(
             (Err(fault), ResultRule::Json) => malformed(
                 "exited with code 75, and stdout is not {\"reason\": \"…\", \"retry_after\": seconds}",
                 &fault,
-                stdout,
             ),
         },
         (Ending::Exited { .. } | Ending::Signalled { .. } | Ending::WardenLost, _) => {
@@ -207,7 +206,7 @@ fn parked(stdout: &[u8]) -> Result<Answer, Fault> {
     })
 }
 
-fn malformed(expected: &str, fault: &Fault, stdout: &[u8]) -> ChildError {
+fn malformed(expected: &str, fault: &Fault, stdout: &[u8], stderr_tail: &str) -> ChildError {
     let kept = &stdout[..stdout.len().min(DIAGNOSTICS_BYTES_MAX)];
     let kept = if kept.len() < stdout.len() {
         &kept[..kept.len() - crate::text::cut_at_end(kept)]
@@ -215,8 +214,9 @@ fn malformed(expected: &str, fault: &Fault, stdout: &[u8]) -> ChildError {
         kept
     };
     let diagnostics = escape(kept);
-    let message = if kept.is_empty() {
-        format!("{expected}: {fault}")
+    let message = if diagnostics.trim().is_empty() {
+        // Such as an exception that nobody caught: only standard error knows.
+        told(&format!("{expected}: {fault}"), stderr_tail)
     } else {
         format!("{expected}: {fault}; it begins with:\n{diagnostics}")
     };

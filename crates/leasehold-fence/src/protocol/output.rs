@@ -4,11 +4,14 @@ use std::fmt;
 
 use serde::de::{self, Deserialize, DeserializeOwned, Deserializer, IgnoredAny};
 
-use crate::text::escape;
+use crate::text::{clip, escape};
 
 /// How deep objects and lists may stand within each other: as deep as readers of JSON commonly go
 /// before they give up.
 const DEPTH_MAX: usize = 128;
+
+/// How much of the decoder's words is kept: they may quote a string of any length.
+const WHAT_BYTES_MAX: usize = 200;
 
 /// One JSON object, as the text it was written in, without the white space around it.
 #[derive(Debug, Clone, Copy)]
@@ -89,7 +92,7 @@ impl<'o> Object<'o> {
                 .strip_suffix(&format!(" at line {line} column {column}"))
                 .unwrap_or(&what);
             Fault::Malformed {
-                what: what.to_owned(),
+                what: clip(what, WHAT_BYTES_MAX),
                 at: self.offset + before + column,
             }
         })

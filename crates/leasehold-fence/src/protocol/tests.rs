@@ -186,6 +186,43 @@ fn an_envelope_has_a_name_and_a_message() {
 }
 
 #[test]
+fn an_exception_that_nobody_caught_is_told_by_stderr() {
+    let ending = Ending::Exited { code: FAILURE_CODE };
+    let traceback = "Traceback\n  line 7\nKeyError: 'path'\n";
+    let error = failed(read(
+        &ending,
+        b"\n",
+        traceback,
+        &registered(),
+        ResultRule::Json,
+    ));
+    assert_eq!(error.name, MALFORMED_OUTPUT);
+    assert!(
+        error
+            .message
+            .contains("it is empty; stderr ended with:\nTraceback\n")
+    );
+    assert!(
+        error.message.ends_with("KeyError: 'path'"),
+        "{}",
+        error.message
+    );
+}
+
+#[test]
+fn a_fault_does_not_quote_without_end() {
+    let stdout = format!(
+        r#"{{"reason": "x", "retry_after": "{}"}}"#,
+        "y".repeat(9_000)
+    );
+    let found = malformed(PARK_CODE, stdout);
+    assert!(
+        found.len() < 400 && found.ends_with("… at byte 9033"),
+        "{found}"
+    );
+}
+
+#[test]
 fn a_childs_words_are_made_printable_and_bounded() {
     let error = failed(exited(
         1,
