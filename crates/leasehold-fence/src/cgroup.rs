@@ -7,11 +7,17 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::Pid;
 
-/// The folder of the group this process is in, if runs may be given groups of their own below it.
+/// The folder of the control group this process is in, if each run is given a group of its own below
+/// it, to be killed as a whole.
 ///
-/// It may where the group is the root of what this process can see, or was marked as delegated by
-/// the service manager. A group that is merely writable belongs to somebody else's accounting.
-pub(crate) fn delegated() -> Result<PathBuf, &'static str> {
+/// It is where the group is the root of what this process can see, or was marked as delegated by the
+/// service manager. A group that is merely writable belongs to somebody else's accounting. Nothing
+/// depends on it: without one the tree is hunted down process by process. Makes a group and removes it,
+/// to see.
+///
+/// # Errors
+/// Why runs are given none, for people.
+pub fn delegated() -> Result<PathBuf, &'static str> {
     let groups = fs::read_to_string("/proc/self/cgroup")
         .map_err(|_| "this process's control groups cannot be read")?;
     let own = groups

@@ -11,11 +11,13 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::Pid;
 
 use crate::child::{Child, Streams};
 use crate::clock::Deadline;
 use crate::command::{self, Command, Input, Output};
 use crate::enter::{self, Role};
+use crate::tree;
 use crate::watch::Bounds;
 use crate::wire::{self, Adopt, Start};
 
@@ -37,6 +39,7 @@ struct Inner {
 
 #[derive(Debug, Clone)]
 struct Spawner {
+    process: Pid,
     socket: Arc<OwnedFd>,
     /// Closed when the process has ended and was waited for.
     gone: Arc<Mutex<Receiver<Infallible>>>,
@@ -111,12 +114,29 @@ impl Fence {
     pub fn close(self) {
         let spawner = self.lock().take();
         drop(self);
-        if let Some(Spawner { socket, gone }) = spawner {
+        if let Some(Spawner { socket, gone, .. }) = spawner {
             drop(socket);
             let gone = gone.lock().unwrap_or_else(PoisonError::into_inner);
             // Either way there is nothing more to be done.
             let _ = gone.recv_timeout(CLOSE_PATIENCE);
         }
+    }
+
+    /// Reaps the processes that were handed to this one when their parents died, and have ended since.
+    ///
+    /// For a program that may be the first process of a PID namespace (PID 1), as in a container: the
+    /// system hands every orphan to that one, and nobody else reaps them. To be called when a child has
+    /// ended (`SIGCHLD`), and now and then, since the list of children may miss one while others end.
+    ///
+    /// Whatever has ended is taken for an orphan, but for the fence's own process. Programs that start
+    /// other children, and want to know how they ended, cannot use it. Blocks for a moment at most.
+    pub fn reap_orphans(&self) {
+        // Held meanwhile: a spawner that is just being started would be taken for an orphan, and its
+        // starter waits for it if the program cannot be executed. One that was given up may be reaped
+        // here; the thread that waits for it does not ask how it ended.
+        let spawner = self.lock();
+        let own = spawner.as_ref().map(|spawner| spawner.process);
+        tree::reap_ended(own.as_slice());
     }
 
     /// Starts the command. It may run until the deadline, which [`Control::push`](crate::Control::push)
@@ -256,6 +276,9 @@ fn start_spawner(program: &Path, ready: usize) -> Result<Spawner, StartError> {
         .stderr(Stdio::null())
         .spawn()
         .map_err(refused("the spawner cannot be started"))?;
+    let process = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let process = process
+        .ok_or_else(|| refused("the spawner has no number")(Errno::SRCH.into()))?;
     let (end, gone) = sync_channel::<Infallible>(0);
     // Somebody must wait for it, or its number stays taken.
     std::thread::Builder::new()
@@ -268,6 +291,7 @@ fn start_spawner(program: &Path, ready: usize) -> Result<Spawner, StartError> {
         })
         .map_err(refused("a thread cannot be started"))?;
     Ok(Spawner {
+        process,
         socket: Arc::new(own),
         gone: Arc::new(Mutex::new(gone)),
     })

@@ -66,6 +66,7 @@ mod warden;
 mod watch;
 mod wire;
 
+pub use cgroup::delegated as delegated_cgroup;
 pub use child::{Child, Control, Finished};
 pub use clock::Deadline;
 pub use command::{Command, Input, Output};
