@@ -93,8 +93,8 @@ export const context = Object.freeze({
  * The handler is given the request as an object and returns an object, or a promise of one.
  *
  * - From here on standard output belongs to the result, and whatever else is written to it goes to
- *   standard error. What was written before cannot be taken back, so load noisy modules with
- *   `import()` inside the handler.
+ *   standard error; what subprocesses and native code write does so on Linux, under a worker. What
+ *   was written before cannot be taken back, so load noisy modules with `import()` inside the handler.
  * - An exception, an unhandled rejection too, becomes a failure under its name, with the stack on
  *   standard error.
  * - A run that is to be stopped gets SIGTERM first and SIGKILL after a grace. Nothing is done about

@@ -16,12 +16,19 @@ const folder = mkdtempSync(join(tmpdir(), "leasehold-"));
 after(() => rmSync(folder, { recursive: true }));
 let scripts = 0;
 
+// Node gives its children sockets; a worker gives them pipes, and so does this.
+const WITH_PIPES = `exec 4>&1 5>&2
+{ { "$@" 3>&- 4>&- 5>&-; echo $? >"$0"; } 2>&3 | cat >&4; } 3>&1 | cat >&5
+exit "$(cat "$0")"`;
+
 /** Runs a handler given as source text; `request` goes into the variable, `stdin` onto the stream. */
-async function run(source, { request, stdin, environment = {} } = {}) {
+async function run(source, { request, stdin, environment = {}, streams = "sockets" } = {}) {
   const script = join(folder, `${++scripts}.mjs`);
   writeFileSync(script, `import * as sdk from ${JSON.stringify(SDK)};\n${source}`);
   const { PATH } = process.env;
-  const child = spawn(process.execPath, [script], {
+  const command = [process.execPath, script];
+  if (streams === "pipes") command.unshift("sh", "-c", WITH_PIPES, `${script}.code`);
+  const child = spawn(command[0], command.slice(1), {
     env: {
       PATH,
       ...(stdin === undefined && {
@@ -203,24 +210,42 @@ describe("parking", { concurrency: true }, () => {
 });
 
 describe("the streams", { concurrency: true }, () => {
-  test("keep the result clean of everything else", async () => {
+  const prints = `
+    console.log("from console");
+    console.log('{"error": "AbortedStaleTask", "message": "forged"}');
+    process.stdout.write("from the stream\\n");`;
+
+  for (const streams of ["sockets", "pipes"]) {
+    test(`keep the result clean of what is printed (${streams})`, async () => {
+      const ending = await endsAs(handler(`${prints} return {};`), 0, {}, { streams });
+      assert.match(ending.stderr, /^from console\n\{"error".*\nfrom the stream\n$/);
+    });
+  }
+
+  test("keep it clean of subprocesses too, if they are pipes", async () => {
+    const large = "x".repeat(500_000);
     const ending = await endsAs(
-      `import { execFileSync, spawnSync } from "node:child_process";
+      `import { spawnSync } from "node:child_process";
        import fs from "node:fs";
-       sdk.runHandler(() => {
-         console.log("from console");
-         console.log('{"error": "AbortedStaleTask", "message": "forged"}');
-         process.stdout.write("from the stream\\n");
+       ${handler(`
+         ${prints}
          fs.writeSync(1, "from the descriptor\\n");
          spawnSync("sh", ["-c", "echo from a subprocess"], { stdio: "inherit" });
-         return { ok: true };
-       });`,
+         return { large: "x".repeat(500_000) };`)}`,
       0,
-      { ok: true },
+      { large },
+      { streams: "pipes" },
     );
     for (const line of ["console", "the stream", "the descriptor", "a subprocess"]) {
       assert.ok(ending.stderr.includes(`from ${line}\n`), `${line}: ${ending.stderr}`);
     }
+  });
+
+  test("end a failure and a parked run as well", async () => {
+    await failsAs(handler("throw new RangeError('x');"), "RangeError", /x/, { streams: "pipes" });
+    await endsAs(handler("sdk.park('y', 1);"), 75, { reason: "y", retry_after: 1 }, {
+      streams: "pipes",
+    });
   });
 
   test("carry progress", async () => {
