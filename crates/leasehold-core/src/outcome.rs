@@ -43,6 +43,26 @@ impl FailureCode {
         CANCELLED = "cancelled";
         /// Its org is gone.
         ORPHANED = "orphaned";
+        /// A command ended by a signal, or with a code that means nothing.
+        SUBPROCESS_CRASH = "SubprocessCrashError";
+        /// What a command wrote is not what the protocol asks for.
+        MALFORMED_OUTPUT = "MalformedSubprocessOutput";
+        /// A command reported an error that its kind has not registered.
+        UNKNOWN_ERROR = "UnknownSubprocessError";
+        /// A command could not be started.
+        SPAWN_FAILED = "SpawnFailed";
+        /// A command wrote more than it may.
+        OUTPUT_TOO_LARGE = "OutputTooLarge";
+        /// The request cannot be handed over the way its kind asks for.
+        REQUEST_TOO_LARGE = "RequestTooLarge";
+        /// A message is none that the source knows.
+        MALFORMED_MESSAGE = "MalformedMessage";
+        /// A task token was stale; nothing is reported.
+        ABORTED_STALE_TASK = "AbortedStaleTask";
+        /// A task ran longer than it may.
+        PROCESSING_TIMEOUT = "ProcessingTimeout";
+        /// A shutdown cut a task short.
+        WORKER_STOPPING = "WorkerStopping";
     }
 
     /// Parses a code: 1 to 64 bytes of letters, digits and `_`, beginning with a letter.

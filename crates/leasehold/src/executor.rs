@@ -15,6 +15,12 @@ use crate::handler::{Handler, IntoOutcome as _, Run};
 use crate::work::{self, Work};
 use crate::worker::{Ending, KindSettings};
 
+mod redaction;
+mod subprocess;
+
+pub use redaction::Redaction;
+pub use subprocess::{Program, Subprocess};
+
 /// A run in progress.
 pub type Running = Pin<Box<dyn Future<Output = Ending> + Send>>;
 
@@ -30,6 +36,60 @@ pub trait Executor: Send + Sync + 'static {
     /// [`Ending::Killed`] or whatever it had answered by then; the future completes only when nothing
     /// of the run executes any more; a panic inside it is an outcome and goes no further.
     fn run(&self, run: Run, kill: CancellationToken) -> Running;
+
+    /// Runs the kinds of both, side by side in one worker.
+    ///
+    /// # Errors
+    /// [`KindTwice`] if both know a kind.
+    fn beside<E: Executor>(self, other: E) -> Result<Beside<Self, E>, KindTwice>
+    where
+        Self: Sized,
+    {
+        Beside::new(self, other)
+    }
+}
+
+/// Two executors as one, each for the kinds it knows.
+#[derive(Debug)]
+pub struct Beside<A, B> {
+    first: A,
+    second: B,
+    kinds: BTreeMap<Kind, KindSettings>,
+}
+
+/// Both of two executors know a kind, so that nobody could say which runs its items.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("two executors of one worker know the kind {0}; register it with one of them")]
+pub struct KindTwice(pub Kind);
+
+impl<A: Executor, B: Executor> Beside<A, B> {
+    fn new(first: A, second: B) -> Result<Self, KindTwice> {
+        let mut kinds = first.kinds().clone();
+        for (kind, settings) in second.kinds() {
+            if kinds.insert(kind.clone(), *settings).is_some() {
+                return Err(KindTwice(kind.clone()));
+            }
+        }
+        Ok(Self {
+            first,
+            second,
+            kinds,
+        })
+    }
+}
+
+impl<A: Executor, B: Executor> Executor for Beside<A, B> {
+    fn kinds(&self) -> &BTreeMap<Kind, KindSettings> {
+        &self.kinds
+    }
+
+    fn run(&self, run: Run, kill: CancellationToken) -> Running {
+        if self.first.kinds().contains_key(&run.item().kind) {
+            self.first.run(run, kill)
+        } else {
+            self.second.run(run, kill)
+        }
+    }
 }
 
 /// Runs handlers as tasks of this process.

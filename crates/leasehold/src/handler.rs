@@ -12,6 +12,7 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::work::Work;
+use crate::worker::holdings::Place;
 
 /// Runs items of one kind. A plain `async fn(W, Run)` is one; a struct with state may be one.
 ///
@@ -53,7 +54,8 @@ struct Inner {
     context: OpContext,
     item: WorkItem,
     cancel: CancellationToken,
-    report: Box<dyn Fn(Progress) + Send + Sync>,
+    /// `None` in a handler's own tests.
+    place: Option<Place>,
 }
 
 impl Run {
@@ -61,21 +63,33 @@ impl Run {
         context: OpContext,
         item: WorkItem,
         cancel: CancellationToken,
-        report: impl Fn(Progress) + Send + Sync + 'static,
+        place: Place,
     ) -> Self {
         Self {
             inner: Arc::new(Inner {
                 context,
                 item,
                 cancel,
-                report: Box::new(report),
+                place: Some(place),
             }),
         }
     }
 
     /// A run for a handler's own tests: nothing claims it, and its progress goes nowhere.
     pub fn for_test(context: OpContext, item: WorkItem) -> Self {
-        Self::new(context, item, CancellationToken::new(), |_| {})
+        Self {
+            inner: Arc::new(Inner {
+                context,
+                item,
+                cancel: CancellationToken::new(),
+                place: None,
+            }),
+        }
+    }
+
+    /// Its place among what the worker holds.
+    pub(crate) fn place(&self) -> Option<&Place> {
+        self.inner.place.as_ref()
     }
 
     /// The authority it runs under: the service role, in the item's org, for whoever enqueued it.
@@ -117,7 +131,9 @@ impl Run {
 
     /// Reports how far the run has come; stored with the next renewal of the lease, the newest only.
     pub fn progress(&self, percent: u8, note: impl Into<ShortText>) {
-        (self.inner.report)(Progress::new(percent, note));
+        if let Some(place) = &self.inner.place {
+            place.report(Progress::new(percent, note));
+        }
     }
 }
 

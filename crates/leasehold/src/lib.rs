@@ -27,7 +27,9 @@ pub mod worker;
 pub use client::{Client, ClientError, Enqueue, Explanation};
 pub use clock::SystemClock;
 pub use config::{SettingsError, WorkerSettings};
-pub use executor::{Executor, InProcess, Running};
+pub use executor::{
+    Beside, Executor, InProcess, KindTwice, Program, Redaction, Running, Subprocess,
+};
 pub use handler::{Handler, HandlerError, IntoOutcome, Json, Run};
 pub use health::Beat;
 pub use shutdown::Stopper;
@@ -42,3 +44,4 @@ pub use leasehold_core::{
     Failure, FailureCode, ItemId, JsonObject, Kind, Lane, MemoryStore, NewItem, Outcome, Status,
     StoreError, Stores, WorkItem,
 };
+pub use leasehold_fence as fence;

@@ -40,7 +40,7 @@ pub mod trust;
 mod trust;
 
 mod drive;
-mod holdings;
+pub(crate) mod holdings;
 mod keeper;
 mod liveness;
 mod outages;

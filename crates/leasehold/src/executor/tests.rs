@@ -2,6 +2,7 @@ use leasehold_core::{JsonObject, NewItem, RequestContext, RequestId};
 use serde::{Deserialize, Serialize};
 
 use super::*;
+use crate::handler::HandlerError;
 use crate::tenancy::SingleTenant;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -104,4 +105,46 @@ fn a_kind_that_is_no_name_is_refused() {
     let refused = InProcess::new().handle::<Odd>(|_: Odd, _: Run| async {});
     let message = refused.err().map(|error| error.to_string()).unwrap();
     assert!(message.contains("send invoice"), "{message}");
+}
+
+#[tokio::test]
+async fn two_executors_run_side_by_side_each_its_own_kinds() {
+    #[derive(Debug, Serialize, Deserialize)]
+    struct Other {}
+    impl Work for Other {
+        const KIND: &'static str = "OTHER";
+    }
+    let first = InProcess::new()
+        .handle::<Job>(|_: Job, _: Run| async { Err::<(), _>(HandlerError::new("first")) })
+        .unwrap();
+    let second = InProcess::new()
+        .handle::<Other>(|_: Other, _: Run| async { Err::<(), _>(HandlerError::new("second")) })
+        .unwrap();
+    let both = first.beside(second).unwrap();
+    assert_eq!(both.kinds().len(), 2);
+    for (kind, payload, said) in [("JOB", r#"{"n":1}"#, "first"), ("OTHER", "{}", "second")] {
+        let ending = both.run(run(kind, payload), CancellationToken::new()).await;
+        let Ending::Outcome(Outcome::Failed { failure, .. }) = ending else {
+            panic!("{ending:?}");
+        };
+        assert_eq!(failure.message.as_str(), said);
+    }
+}
+
+#[test]
+fn a_kind_that_two_executors_know_is_refused() {
+    let knows = || {
+        InProcess::new()
+            .handle::<Job>(|_: Job, _: Run| async {})
+            .unwrap()
+    };
+    let refused = knows().beside(knows()).err().unwrap();
+    assert!(refused.to_string().contains("JOB"), "{refused}");
+}
+
+#[test]
+fn no_command_can_report_a_code_of_our_own() {
+    let ours: std::collections::BTreeSet<&str> = FailureCode::RESERVED.iter().copied().collect();
+    let reserved = leasehold_fence::protocol::RESERVED_NAMES;
+    assert_eq!(ours, reserved.into_iter().collect());
 }

@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::dispatch::{Action, Dispatch, Ending, Event, SettleAnswer, Verdict};
+use super::dispatch::{Action, Dispatch, Ending, Event, SettleAnswer, StopReason, Verdict};
 use super::holdings::Holdings;
 use super::outages::Outages;
 use super::settle::{self, Settler};
@@ -259,7 +259,7 @@ impl<S: Source, E: Executor> Drive<S, E> {
                 Action::Start(claimed) => starts.push(claimed),
                 Action::Cancel(hold, reason) => {
                     tracing::info!(item = %hold.item_id, reason = reason.name(), "stopping a run");
-                    self.holdings.cancel(&hold);
+                    self.holdings.cancel(&hold, self.grace(reason));
                 }
                 Action::Kill(hold) => self.holdings.kill(&hold),
                 Action::Settle(settlement) => way.to_settle.push(settlement),
@@ -313,9 +313,8 @@ impl<S: Source, E: Executor> Drive<S, E> {
             return;
         };
         let kind = claimed.item.kind.clone();
-        let holdings = self.holdings.clone();
-        let report = move |progress| holdings.report(&hold, progress);
-        let run = Run::new(context, claimed.item, control.cancel, report);
+        let place = self.holdings.place(hold);
+        let run = Run::new(context, claimed.item, control.cancel, place);
         let kill = control.kill;
         let executor = self.executor.clone();
         let is_limited = executor
@@ -354,6 +353,15 @@ impl<S: Source, E: Executor> Drive<S, E> {
             }
             let _ = announce.send(Event::Ended(hold, ending)).await;
         });
+    }
+
+    /// How long a command may take to end before its warden kills it, should the loop not do so.
+    fn grace(&self, reason: StopReason) -> Duration {
+        match reason {
+            StopReason::Drain => self.settings.drain_timeout,
+            StopReason::TimeLimit | StopReason::Cancel => self.settings.stop_grace,
+            StopReason::LeaseDoubted | StopReason::LeaseLost => Duration::ZERO,
+        }
     }
 
     fn stuck(&self, hold: &Hold, way: &mut UnderWay) {

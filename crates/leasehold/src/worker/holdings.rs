@@ -1,11 +1,12 @@
 //! What the loop and the keeper share: the leases held, and how to stop each run.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::store::work::{Renewal, Renewed, Settlement};
 use leasehold_core::{BootTime, Hold, Progress};
+use leasehold_fence::Deadline;
 use tokio_util::sync::CancellationToken;
 
 use super::trust::{Leases, Loss};
@@ -14,8 +15,10 @@ use super::trust::{Leases, Loss};
 ///
 /// The keeper stops a run itself when its lease is lost: it does not depend on the loop for that.
 #[derive(Debug)]
-pub(super) struct Holdings {
+pub(crate) struct Holdings {
     inner: Mutex<Inner>,
+    /// How long a stopped run may take to end.
+    stop_grace: Duration,
 }
 
 #[derive(Debug)]
@@ -30,6 +33,49 @@ pub(super) struct Control {
     loss: Option<Loss>,
     pub(super) cancel: CancellationToken,
     pub(super) kill: CancellationToken,
+    /// Of a run that is a command: by this it is bounded without any help of its own task, whose
+    /// runtime may be busy.
+    fence: Option<leasehold_fence::Control>,
+}
+
+/// What a run holds on to for as long as it runs: its place among the holdings.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    holdings: Arc<Holdings>,
+    hold: Hold,
+}
+
+impl Place {
+    /// Keeps the run's latest progress for the next renewal.
+    pub(crate) fn report(&self, progress: Progress) {
+        self.holdings.lock().leases.report(&self.hold, progress);
+    }
+
+    /// Until when the run may go on unless its lease is renewed; `None` once it is not held any more.
+    pub(crate) fn trusted_until(&self) -> Option<Deadline> {
+        self.holdings.lock().trusted_until(&self.hold)
+    }
+
+    /// Puts the command that the run started under the lease: each renewal pushes its deadline, and
+    /// whatever stops the run stops it, from here on and if it has happened already.
+    pub(crate) fn bind(&self, fence: leasehold_fence::Control) {
+        let mut inner = self.holdings.lock();
+        let until = inner.trusted_until(&self.hold);
+        let stop_grace = self.holdings.stop_grace;
+        let Some(control) = inner.controls.get_mut(&self.hold) else {
+            fence.kill();
+            return;
+        };
+        if let Some(until) = until {
+            fence.push(until);
+        }
+        if control.kill.is_cancelled() {
+            fence.kill();
+        } else if control.cancel.is_cancelled() {
+            fence.terminate(stop_grace);
+        }
+        control.fence = Some(fence);
+    }
 }
 
 impl Holdings {
@@ -40,6 +86,15 @@ impl Holdings {
                 leases: Leases::with_stop_grace(stop_grace),
                 controls: HashMap::new(),
             }),
+            stop_grace,
+        }
+    }
+
+    /// Where the run of that hold reports to.
+    pub(super) fn place(self: &Arc<Self>, hold: Hold) -> Place {
+        Place {
+            holdings: self.clone(),
+            hold,
         }
     }
 
@@ -73,6 +128,7 @@ impl Holdings {
             loss: None,
             cancel: CancellationToken::new(),
             kill: CancellationToken::new(),
+            fence: None,
         };
         inner.controls.insert(hold, control.clone());
         Some(control)
@@ -89,9 +145,13 @@ impl Holdings {
         self.lock().controls.remove(hold)?.loss
     }
 
-    pub(super) fn cancel(&self, hold: &Hold) {
+    /// Asks the run to end; a command is killed by its warden once the grace is over.
+    pub(super) fn cancel(&self, hold: &Hold, grace: Duration) {
         if let Some(control) = self.control(hold) {
             control.cancel.cancel();
+            if let Some(fence) = &control.fence {
+                fence.terminate(grace);
+            }
         }
     }
 
@@ -99,6 +159,9 @@ impl Holdings {
         if let Some(control) = self.control(hold) {
             control.cancel.cancel();
             control.kill.cancel();
+            if let Some(fence) = &control.fence {
+                fence.kill();
+            }
         }
     }
 
@@ -111,10 +174,6 @@ impl Holdings {
 
     pub(super) fn renew_until(&self, hold: &Hold, instant: BootTime) {
         self.lock().leases.renew_until(hold, instant);
-    }
-
-    pub(super) fn report(&self, hold: &Hold, progress: Progress) {
-        self.lock().leases.report(hold, progress);
     }
 
     pub(super) fn over_at(&self, hold: &Hold) -> Option<BootTime> {
@@ -152,8 +211,11 @@ impl Holdings {
         answers: impl IntoIterator<Item = (Hold, Renewed)>,
     ) -> Vec<(Hold, Loss)> {
         let mut inner = self.lock();
+        let mut renewed = Vec::new();
+        let answers = answers.into_iter().inspect(|(hold, _)| renewed.push(*hold));
         let losses = inner.leases.answered(sent, answers);
-        inner.stop(&losses);
+        inner.stop(&losses, self.stop_grace);
+        inner.push(&renewed);
         losses
     }
 
@@ -164,7 +226,7 @@ impl Holdings {
     pub(super) fn doubted(&self, now: BootTime) -> Vec<(Hold, Loss)> {
         let mut inner = self.lock();
         let losses = inner.leases.doubted(now);
-        inner.stop(&losses);
+        inner.stop(&losses, self.stop_grace);
         losses
     }
 
@@ -181,7 +243,23 @@ impl Holdings {
 const SETTLE_PATIENCE_MIN: Duration = Duration::from_millis(500);
 
 impl Inner {
-    fn stop(&mut self, losses: &[(Hold, Loss)]) {
+    /// On the clock that wardens share with this process.
+    fn trusted_until(&self, hold: &Hold) -> Option<Deadline> {
+        let until = self.leases.trusted_until(hold)?;
+        Some(Deadline::at(until.since_boot()))
+    }
+
+    /// Tells the wardens of these runs how long they are good for.
+    fn push(&self, renewed: &[Hold]) {
+        for hold in renewed {
+            let fence = self.controls.get(hold).and_then(|run| run.fence.as_ref());
+            if let (Some(fence), Some(until)) = (fence, self.trusted_until(hold)) {
+                fence.push(until);
+            }
+        }
+    }
+
+    fn stop(&mut self, losses: &[(Hold, Loss)], stop_grace: Duration) {
         for (hold, loss) in losses {
             let Some(control) = self.controls.get_mut(hold) else {
                 continue;
@@ -190,6 +268,13 @@ impl Inner {
             control.cancel.cancel();
             if *loss == Loss::Refused {
                 control.kill.cancel();
+            }
+            match (&control.fence, loss) {
+                // A command needs no time to notice that it has to go. Its warden has counted down to
+                // the same moment by itself.
+                (Some(fence), Loss::Refused | Loss::Doubted) => fence.kill(),
+                (Some(fence), Loss::CancelRequested) => fence.terminate(stop_grace),
+                (None, _) => {}
             }
         }
     }
