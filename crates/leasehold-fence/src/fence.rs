@@ -79,7 +79,7 @@ impl Fence {
     /// With wardens that are this program, started again.
     ///
     /// # Errors
-    /// [`StartError::NotEntered`] unless `main` began with [`enter`](crate::enter).
+    /// [`StartError::NotEntered`] unless `main` began with [`enter`](crate::enter()).
     pub fn start() -> Result<Self, StartError> {
         if !enter::has_entered() {
             return Err(StartError::NotEntered);
@@ -88,7 +88,7 @@ impl Fence {
     }
 
     /// With wardens that are that program: `leasehold-fence`, or another whose `main` begins with
-    /// [`enter`](crate::enter).
+    /// [`enter`](crate::enter()).
     ///
     /// # Errors
     /// [`StartError::System`] if it cannot be started.

@@ -5,7 +5,7 @@
 //! limit: also what has moved to another session or group. Only when nothing of it executes any more is
 //! the ending reported.
 //!
-//! - [`enter`] is the first line of `main`.
+//! - [`enter()`] is the first line of `main`.
 //! - [`Fence`] starts a [`Command`]; [`Child`] is waited for, [`Control`] bounds it from anywhere.
 //! - [`Ending`] says how it ended; [`protocol`] what that means for a unit of work.
 //!
