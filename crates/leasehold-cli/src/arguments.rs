@@ -1,12 +1,16 @@
 //! The tree of commands, and what every command takes.
 
+use std::ffi::OsString;
+use std::path::Path;
+
 use clap::builder::FalseyValueParser;
 use clap::builder::styling::{AnsiColor, Effects, Styles};
 use clap::parser::ValueSource;
 use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+use crate::config::{Origin, Setting};
 use crate::failure::{EXIT_CODES, Failure};
-use crate::{bench, completions, demo, enqueue, health, items, migrate};
+use crate::{bench, completions, config, demo, enqueue, health, items, migrate};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().effects(Effects::BOLD))
@@ -41,19 +45,22 @@ pub(crate) struct Arguments {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Options of every command")]
 pub(crate) struct Common {
-    /// The queue's database: `sqlite:PATH`, or just a path.
-    #[arg(
-        long,
-        global = true,
-        value_name = "URL",
-        env = "LEASEHOLD_DATABASE",
-        default_value = "sqlite:leasehold.db"
-    )]
-    pub(crate) database: String,
+    /// The queue's database: `sqlite:PATH`, or just a path. Without it the one that the file of
+    /// settings names, and else `sqlite:leasehold.db`.
+    #[arg(long, global = true, value_name = "URL", env = "LEASEHOLD_DATABASE")]
+    database: Option<String>,
+
+    /// The file of settings. Without it `leasehold.toml` in this folder, if there is one.
+    #[arg(long, global = true, value_name = "PATH", env = "LEASEHOLD_CONFIG")]
+    config: Option<OsString>,
 
     /// Whether --database stood on the command line, and not in the environment.
     #[arg(skip)]
     is_database_given: bool,
+
+    /// Whether --config did.
+    #[arg(skip)]
+    is_config_given: bool,
 
     /// Print one JSON object instead of text.
     #[arg(
@@ -71,27 +78,57 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// ` --database URL`, quoted for a shell, for a command to paste that is to work on the same
-    /// database; empty where it would find it without.
-    pub(crate) fn database_again(&self) -> String {
-        if self.is_database_given {
-            format!(" --database {}", quoted(&self.database))
+    /// The database that a flag or the environment names.
+    pub(crate) fn database(&self) -> Option<Setting<String>> {
+        let origin = if self.is_database_given {
+            Origin::Flag { name: DATABASE }
         } else {
-            String::new()
+            Origin::Environment {
+                variable: "LEASEHOLD_DATABASE",
+            }
+        };
+        let value = self.database.clone()?;
+        Some(Setting { value, origin })
+    }
+
+    /// The file of settings that a flag or the environment names. Templates leave a variable empty
+    /// where they have no value for it.
+    pub(crate) fn config(&self) -> Option<&Path> {
+        let path = self.config.as_deref()?;
+        (self.is_config_given || !path.is_empty()).then_some(path.as_ref())
+    }
+
+    /// ` --database URL` or ` --config PATH`, quoted for a shell, for a command to paste that is to
+    /// work on the same database; empty where it would find it without.
+    pub(crate) fn database_again(&self) -> String {
+        match (&self.database, &self.config) {
+            (Some(url), _) if self.is_database_given => format!(" --database {}", quoted(url)),
+            (_, Some(path)) if self.is_config_given => {
+                format!(" --config {}", quoted(&path.to_string_lossy()))
+            }
+            _ => String::new(),
         }
     }
 
-    /// Refuses --database on a command that opens none. From the environment it may come all the same:
-    /// it is set there for the others.
+    /// Refuses --database and --config on a command that has no use for them. From the environment they
+    /// may come all the same: they are set there for the others.
     pub(crate) fn without_database(&self, command: &Command) -> Result<(), Failure> {
-        match command.why_no_database() {
-            Some(why) if self.is_database_given => {
-                Err(Failure::usage("this command does not take --database")
-                    .because(why)
-                    .remedy("leave --database out"))
+        let Some(why) = command.why_no_database() else {
+            return Ok(());
+        };
+        for (name, is_given) in [
+            (DATABASE, self.is_database_given),
+            (CONFIG, self.is_config_given),
+        ] {
+            if is_given {
+                return Err(
+                    Failure::usage(format!("this command does not take --{name}"))
+                        .because(why)
+                        .remedy(format!("leave --{name} out")),
+                );
             }
-            _ => Ok(()),
         }
+        Ok(())
     }
 }
 
@@ -114,6 +151,7 @@ pub(crate) enum Command {
     Migrate(migrate::Arguments),
     Health(health::Arguments),
     Bench(bench::Arguments),
+    Config(config::command::Arguments),
     Completions(completions::Arguments),
     /// What the demo starts: one of its workers.
     #[command(hide = true)]
@@ -139,7 +177,7 @@ impl Command {
             Self::Bench(_) => Some("the bench measures on databases of its own, made under --dir"),
             Self::Health(_) => Some("a worker is asked over HTTP, and no database is opened"),
             Self::Completions(_) => Some("a script is printed, and no database is opened"),
-            Self::Enqueue(_) | Self::Items(_) | Self::Migrate(_) => None,
+            Self::Enqueue(_) | Self::Items(_) | Self::Migrate(_) | Self::Config(_) => None,
         }
     }
 }
@@ -147,7 +185,10 @@ impl Command {
 /// What clap knows --database by.
 const DATABASE: &str = "database";
 
-/// The commands that open no database: their help does not list --database.
+/// What clap knows --config by.
+const CONFIG: &str = "config";
+
+/// The commands that open no database: their help lists neither.
 const WITHOUT_DATABASE: &[&str] = &["demo", "bench", "health", "completions", "demo-worker"];
 
 /// The tree of commands, as it is parsed and shown. Help does not repeat what an environment variable
@@ -159,11 +200,13 @@ pub(crate) fn command() -> clap::Command {
             .mut_subcommands(discreet)
     }
     let mut tree = Arguments::command();
-    let database = tree.get_arguments().find(|one| one.get_id() == DATABASE);
-    if let Some(hidden) = database.map(|one| one.clone().hide(true)) {
-        for name in WITHOUT_DATABASE {
-            tree = tree.mut_subcommand(name, |command| command.arg(hidden.clone()));
-        }
+    let hidden: Vec<clap::Arg> = tree
+        .get_arguments()
+        .filter(|one| [DATABASE, CONFIG].contains(&one.get_id().as_str()))
+        .map(|one| one.clone().hide(true))
+        .collect();
+    for name in WITHOUT_DATABASE {
+        tree = tree.mut_subcommand(name, |command| command.args(hidden.clone()));
     }
     discreet(tree)
 }
@@ -174,9 +217,11 @@ pub(crate) fn command() -> clap::Command {
 /// As clap: help and version are among them.
 pub(crate) fn read() -> Result<Arguments, clap::Error> {
     let mut matches = command().try_get_matches()?;
-    let is_given = matches.value_source(DATABASE) == Some(ValueSource::CommandLine);
+    let is_given = |name| matches.value_source(name) == Some(ValueSource::CommandLine);
+    let (database, config) = (is_given(DATABASE), is_given(CONFIG));
     let mut arguments = Arguments::from_arg_matches_mut(&mut matches)?;
-    arguments.common.is_database_given = is_given;
+    arguments.common.is_database_given = database;
+    arguments.common.is_config_given = config;
     Ok(arguments)
 }
 

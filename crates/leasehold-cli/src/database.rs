@@ -7,6 +7,7 @@ use std::sync::Arc;
 use leasehold::{Client, SystemClock};
 use leasehold_sqlite::{OpenError, Options};
 
+use crate::config::{Config, MASK, Origin};
 use crate::failure::Failure;
 
 /// A database, as its URL named it.
@@ -19,10 +20,20 @@ pub(crate) struct Database {
 const NOT_YET: &[&str] = &["postgres", "postgresql"];
 
 impl Database {
+    /// The database of the settings. A relative path in their file counts from its folder.
+    pub(crate) fn of(config: &Config) -> Result<Self, Failure> {
+        let url = &config.database;
+        let mut database = Self::parse(&url.value)?;
+        if let Origin::File { .. } = url.origin {
+            database.path = config.folder().join(database.path);
+        }
+        Ok(database)
+    }
+
     /// Reads `sqlite:PATH`, `sqlite://PATH` or a bare path.
     ///
     /// Only the scheme of anything else is repeated: the rest may hold a password.
-    pub(crate) fn parse(url: &str) -> Result<Self, Failure> {
+    fn parse(url: &str) -> Result<Self, Failure> {
         let scheme = scheme_of(url);
         let path = match scheme {
             None => url,
@@ -45,7 +56,7 @@ impl Database {
         };
         if path.is_empty() {
             return Err(Failure::usage("the database's path is empty")
-                .because("--database (or LEASEHOLD_DATABASE) names no file")
+                .because("--database, LEASEHOLD_DATABASE or the file of settings names no file")
                 .remedy("give a file, such as --database sqlite:leasehold.db"));
         }
         if scheme.is_some() && path.contains('?') {
@@ -86,6 +97,52 @@ impl fmt::Display for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.path.display().fmt(f)
     }
+}
+
+/// The URL of the settings for people: with its path as it counts from here, and with no password.
+pub(crate) fn shown(config: &Config) -> String {
+    match Database::of(config) {
+        Ok(database) => format!("sqlite:{database}"),
+        Err(_) => without_password(&config.database.value),
+    }
+}
+
+/// The URL with whatever may be a password masked. Where one ends is not always plain, so rather too
+/// much is taken than too little.
+fn without_password(url: &str) -> String {
+    let scheme_end = url.find("://").map_or(0, |at| at + "://".len());
+    let (scheme, rest) = url.split_at(scheme_end);
+    let mut shown = scheme.to_owned();
+    let (user, place) = rest.rsplit_once('@').map_or(("", rest), |(user, place)| {
+        (user.split_once(':').map_or(user, |(name, _)| name), place)
+    });
+    if rest.len() > place.len() {
+        shown.push_str(user);
+        if rest.len() > user.len() + 1 + place.len() {
+            shown.push(':');
+            shown.push_str(MASK);
+        }
+        shown.push('@');
+    }
+    // As a parameter, too: `?password=…`, `password=…`.
+    let mut place = place;
+    while let Some(at) = find_password(place) {
+        let value_ends = place[at..]
+            .find(['&', ' '])
+            .map_or(place.len(), |end| at + end);
+        shown.push_str(&place[..at]);
+        shown.push_str(MASK);
+        place = &place[value_ends..];
+    }
+    shown.push_str(place);
+    shown
+}
+
+/// Where the value of the first parameter begins whose name ends in `password`.
+fn find_password(text: &str) -> Option<usize> {
+    let name = "password=";
+    let at = text.to_ascii_lowercase().find(name)?;
+    Some(at + name.len())
 }
 
 /// How a file is opened unless a command says otherwise.

@@ -8,6 +8,7 @@ use leasehold::{Client, ItemId, JsonObject, Kind, Lane, NewItem, WorkItem};
 use serde::Serialize;
 
 use crate::arguments::Common;
+use crate::config::Config;
 use crate::database::Database;
 use crate::failure::{Answer, Failure};
 use crate::items::ItemDocument;
@@ -59,35 +60,33 @@ pub(crate) struct Arguments {
     )]
     key: Option<String>,
 
-    /// Where it is routed; only workers of the lane claim it.
+    /// Where it is routed; only workers of the lane claim it. The kind's in the file of settings, or
+    /// default.
     #[arg(
         long,
         visible_alias = "queue",
         value_name = "LANE",
-        env = "LEASEHOLD_ENQUEUE_LANE",
-        default_value = "default"
+        env = "LEASEHOLD_ENQUEUE_LANE"
     )]
-    lane: String,
+    lane: Option<String>,
 
-    /// Lower goes first; may be negative.
+    /// Lower goes first; may be negative. The kind's in the file of settings, or 0.
     #[arg(
         long,
         value_name = "N",
         env = "LEASEHOLD_ENQUEUE_PRIORITY",
-        default_value_t = 0,
         allow_negative_numbers = true
     )]
-    priority: i16,
+    priority: Option<i16>,
 
-    /// How often it may be tried before it is a dead letter.
+    /// How often it may be tried before it is a dead letter. The kind's in the file of settings, or 3.
     #[arg(
         long,
         value_name = "N",
         env = "LEASEHOLD_ENQUEUE_MAX_ATTEMPTS",
-        default_value_t = NewItem::MAX_ATTEMPTS,
         value_parser = clap::value_parser!(u32).range(1..)
     )]
-    max_attempts: u32,
+    max_attempts: Option<u32>,
 
     /// An id of your own, so that asking again finds the item.
     #[arg(
@@ -108,12 +107,13 @@ pub(crate) fn run(
     common: &Common,
     screen: &Screen,
 ) -> Result<Answer, Failure> {
-    let template = Template::of(arguments)?;
+    let config = Config::load(common)?;
+    let template = Template::of(arguments, &config)?;
     let payloads = match &arguments.batch {
         Some(file) => payload::lines(file)?,
         None => vec![payload::one(arguments.payload.as_deref())?],
     };
-    let database = Database::parse(&common.database)?;
+    let database = Database::of(&config)?;
     block_on(async {
         let client = database.open_or_create()?;
         let now = client.stores().work.now().await?;
@@ -150,20 +150,27 @@ struct Template {
 }
 
 impl Template {
-    fn of(arguments: &Arguments) -> Result<Self, Failure> {
+    fn of(arguments: &Arguments, config: &Config) -> Result<Self, Failure> {
         let due = match (&arguments.delay, &arguments.at) {
             (Some(delay), _) => Due::After(when::duration("--in", delay)?),
             (None, Some(instant)) => Due::At(when::instant("--at", instant)?),
             (None, None) => Due::Now,
         };
+        let kind = parse_kind(&arguments.kind)?;
+        let of_kind = config.kinds.get(&kind);
+        let lane = arguments.lane.as_deref().map(parse_lane).transpose()?;
+        let lane = lane.or_else(|| Some(of_kind?.lane.value.clone()));
+        let priority = arguments.priority.or_else(|| Some(of_kind?.priority.value));
+        let max_attempts = arguments.max_attempts;
+        let max_attempts = max_attempts.or_else(|| Some(of_kind?.max_attempts.value));
         Ok(Self {
-            kind: parse_kind(&arguments.kind)?,
-            lane: parse_lane(&arguments.lane)?,
+            kind,
+            lane: lane.unwrap_or_default(),
             due,
             key: arguments.key.as_deref().map(parse_key).transpose()?,
             id: arguments.id.as_deref().map(parse_own_id).transpose()?,
-            priority: arguments.priority,
-            max_attempts: arguments.max_attempts,
+            priority: priority.unwrap_or_default(),
+            max_attempts: max_attempts.unwrap_or(NewItem::MAX_ATTEMPTS),
         })
     }
 

@@ -92,6 +92,7 @@ pub(crate) struct Failure {
     what: String,
     why: Option<String>,
     remedy: Option<String>,
+    listing: Vec<String>,
     is_quiet: bool,
 }
 
@@ -102,6 +103,7 @@ impl Failure {
             what: what.into(),
             why: None,
             remedy: None,
+            listing: Vec::new(),
             is_quiet: false,
         }
     }
@@ -143,6 +145,12 @@ impl Failure {
         self
     }
 
+    /// What all is wrong, one line each, in place of one reason.
+    pub(crate) fn listing(mut self, problems: impl IntoIterator<Item = String>) -> Self {
+        self.listing = problems.into_iter().collect();
+        self
+    }
+
     /// The code it ends with.
     pub(crate) const fn exit(&self) -> Exit {
         self.exit
@@ -158,6 +166,11 @@ impl Failure {
 
     pub(crate) fn how(&self) -> Option<&str> {
         self.remedy.as_deref()
+    }
+
+    /// What all is wrong, if it is told one by one.
+    pub(crate) fn problems(&self) -> &[String] {
+        &self.listing
     }
 
     /// Whether there is nobody to tell: the reader of our output has gone.

@@ -1,11 +1,12 @@
 //! `leasehold items`: look at work, and cancel, retry or explain it.
 
 use leasehold::core::store::work::{Cancelled, Filter, LIST_MAX, Page, Retried};
-use leasehold::{Client, ItemId, Status, WorkItem};
+use leasehold::{Client, ItemId, JsonObject, Status, WorkItem};
 use serde::Serialize;
 
 use crate::arguments::Common;
 use crate::block_on;
+use crate::config::{Config, redacted};
 use crate::database::Database;
 use crate::failure::{Answer, Failure};
 use crate::names::{parse_id, parse_kind, parse_lane, parse_status};
@@ -95,7 +96,8 @@ struct ListArguments {
 
 /// Show all there is to know about one item.
 ///
-/// Payload and result are left out unless asked for: they may hold what not everybody should see.
+/// Payload and result are left out unless asked for: they may hold what not everybody should see. The
+/// fields that the settings of the kind name under redact are masked then, too.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 JSON: {\"schema\", \"item\"}; the item has the fields of a list, and \"errors\": [{\"attempt\", \"at\", \
@@ -140,7 +142,8 @@ pub(crate) fn run(
     common: &Common,
     screen: &Screen,
 ) -> Result<Answer, Failure> {
-    let database = Database::parse(&common.database)?;
+    let config = Config::load(common)?;
+    let database = Database::of(&config)?;
     match arguments.command {
         Command::List(arguments) => {
             let (filter, page) = (filter_of(&arguments)?, page_of(&arguments)?);
@@ -148,7 +151,7 @@ pub(crate) fn run(
         }
         Command::Show(arguments) => {
             let id = parse_id(&arguments.id)?;
-            block_on(show(&database, id, arguments.payload, screen))
+            block_on(show(&database, id, arguments.payload, &config, screen))
         }
         Command::Retry(arguments) => block_on(retry(&database, parse_ids(&arguments)?, screen)),
         Command::Cancel(arguments) => block_on(cancel(&database, parse_ids(&arguments)?, screen)),
@@ -203,10 +206,12 @@ async fn show(
     database: &Database,
     id: ItemId,
     with_payload: bool,
+    config: &Config,
     screen: &Screen,
 ) -> Result<Answer, Failure> {
     let client = database.open()?;
     let item = found(&client, id, database).await?;
+    let bodies = with_payload.then(|| Bodies::of(&item, config));
     if screen.is_json() {
         #[derive(Serialize)]
         struct Document<'a> {
@@ -215,14 +220,31 @@ async fn show(
         }
         screen.object(&Document {
             schema: SCHEMA,
-            item: ItemDocument::in_full(&item, with_payload),
+            item: ItemDocument::in_full(&item, bodies.as_ref()),
         })?;
     } else {
         let now = client.stores().work.now().await?;
         let times = listing::Times::seen(screen.is_terminal().then_some(now));
-        screen.table(&[], &listing::in_full(&item, &times, with_payload))?;
+        screen.table(&[], &listing::in_full(&item, &times, bodies.as_ref()))?;
     }
     Ok(Answer::Yes)
+}
+
+/// What an item was given and what it gave, as it may be shown.
+struct Bodies {
+    payload: JsonObject,
+    result: Option<JsonObject>,
+}
+
+impl Bodies {
+    /// With the fields masked that the kind's settings name: a result may repeat what it was given.
+    fn of(item: &WorkItem, config: &Config) -> Self {
+        let names = config.redacted(&item.kind);
+        Self {
+            payload: redacted(&item.payload, names),
+            result: item.result.as_ref().map(|result| redacted(result, names)),
+        }
+    }
 }
 
 async fn explain(

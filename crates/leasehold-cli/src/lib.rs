@@ -5,6 +5,7 @@
 //! one object that carries `"schema": 1`.
 //!
 //! - [`arguments`]: the tree of commands, and what every command takes.
+//! - [`config`]: the file `leasehold.toml`, and what stands over it.
 //! - [`database`]: the one place that looks at a database URL.
 //! - [`screen`]: how answers are printed. [`failure`]: how refusals are.
 //! - [`enqueue`], [`items`], [`migrate`], [`health`], [`completions`]: one module per command.
@@ -13,6 +14,7 @@
 mod arguments;
 mod bench;
 mod completions;
+mod config;
 mod database;
 mod demo;
 mod enqueue;
@@ -82,6 +84,7 @@ fn run(arguments: Arguments, screen: &Screen) -> Result<Answer, Failure> {
         Command::Bench(arguments) => bench::run(&arguments, screen),
         Command::Migrate(arguments) => migrate::run(&arguments, common, screen),
         Command::Health(arguments) => health::run(&arguments, screen),
+        Command::Config(arguments) => config::command::run(&arguments, common, screen),
         Command::Completions(arguments) => completions::run(&arguments),
         Command::DemoWorker(arguments) => demo::work(&arguments),
     }

@@ -5,6 +5,7 @@ use leasehold_sqlite::MigrationStatus;
 use serde::Serialize;
 
 use crate::arguments::Common;
+use crate::config::Config;
 use crate::database::{self, Database};
 use crate::failure::{Answer, Failure};
 use crate::screen::{Field, SCHEMA, Screen, Tone};
@@ -32,7 +33,8 @@ pub(crate) fn run(
     common: &Common,
     screen: &Screen,
 ) -> Result<Answer, Failure> {
-    let database = Database::parse(&common.database)?;
+    let config = Config::load(common)?;
+    let database = Database::of(&config)?;
     let options = database::options();
     let applied = if arguments.status {
         Vec::new()

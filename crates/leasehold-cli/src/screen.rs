@@ -238,6 +238,9 @@ fn refusal_lines(failure: &Failure) -> String {
         // Writing to a string does not fail.
         let _ = write!(text, "\n  {bold}why:{bold:#} {}", plain(why));
     }
+    for problem in failure.problems() {
+        let _ = write!(text, "\n  {}", plain(problem));
+    }
     if let Some(remedy) = failure.how() {
         let _ = write!(text, "\n  {bold}try:{bold:#} {}", plain(remedy));
     }
@@ -256,6 +259,8 @@ fn refusal_object(failure: &Failure) -> String {
         what: &'a str,
         why: Option<&'a str>,
         remedy: Option<&'a str>,
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        problems: &'a [String],
     }
     let document = Document {
         schema: SCHEMA,
@@ -264,6 +269,7 @@ fn refusal_object(failure: &Failure) -> String {
             what: failure.what(),
             why: failure.why(),
             remedy: failure.how(),
+            problems: failure.problems(),
         },
     };
     serde_json::to_string(&document).unwrap_or_else(|_| refusal_lines(failure))

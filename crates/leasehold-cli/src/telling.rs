@@ -7,7 +7,7 @@ use tracing_subscriber::EnvFilter;
 use crate::failure::Failure;
 
 /// Which lines are shown, in the words of `tracing-subscriber`; stands over `-v`.
-const FILTER_VARIABLE: &str = "LEASEHOLD_LOG";
+pub(crate) const FILTER_VARIABLE: &str = "LEASEHOLD_LOG";
 
 /// Shows what the library tells, from `quiet` on, or more of it with `-v`.
 pub(crate) fn begin(verbose: u8, quiet: &str) -> Result<(), Failure> {

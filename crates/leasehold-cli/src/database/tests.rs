@@ -44,3 +44,35 @@ fn an_empty_path_and_options_are_refused() {
         );
     }
 }
+
+#[test]
+fn a_url_is_shown_without_what_may_be_a_password() {
+    for (url, shown) in [
+        ("postgres://db/queue", "postgres://db/queue"),
+        ("postgres://ann@db/queue", "postgres://ann@db/queue"),
+        (
+            "postgres://ann:secret@db/queue",
+            "postgres://ann:***@db/queue",
+        ),
+        ("postgres://ann:@db/queue", "postgres://ann:***@db/queue"),
+        (
+            "postgres://ann:se@cr/et@db/queue",
+            "postgres://ann:***@db/queue",
+        ),
+        (
+            "postgres://db/queue?user=ann&password=secret&sslmode=require",
+            "postgres://db/queue?user=ann&password=***&sslmode=require",
+        ),
+        (
+            "postgres://db/queue?Password=secret&sslpassword=secret",
+            "postgres://db/queue?Password=***&sslpassword=***",
+        ),
+        (
+            "host=db password=secret user=ann",
+            "host=db password=*** user=ann",
+        ),
+        ("postgres:ann:secret@db", "postgres:***@db"),
+    ] {
+        assert_eq!(without_password(url), shown);
+    }
+}

@@ -5,6 +5,8 @@ use leasehold::core::{AttemptError, FailureCode, IdempotencyKey, Progress, Short
 use leasehold::{ItemId, JsonObject, Kind, Lane, Status, WorkItem};
 use serde::Serialize;
 
+use super::Bodies;
+
 /// The item of every JSON answer.
 #[derive(Debug, Serialize)]
 pub(crate) struct ItemDocument<'a> {
@@ -70,11 +72,11 @@ impl<'a> ItemDocument<'a> {
     }
 
     /// All there is; payload and result only if asked for.
-    pub(crate) fn in_full(item: &'a WorkItem, with_payload: bool) -> Self {
+    pub(super) fn in_full(item: &'a WorkItem, bodies: Option<&'a Bodies>) -> Self {
         Self {
             errors: Some(&item.errors),
-            payload: with_payload.then_some(&item.payload),
-            result: item.result.as_ref().filter(|_| with_payload),
+            payload: bodies.map(|bodies| &bodies.payload),
+            result: bodies.and_then(|bodies| bodies.result.as_ref()),
             ..Self::of(item)
         }
     }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use leasehold::core::text::clip;
 use leasehold::{Explanation, FailureCode, Status, WorkItem};
 
-use super::Fate;
+use super::{Bodies, Fate};
 use crate::screen::{Field, Tone, plain};
 use crate::when;
 
@@ -81,7 +81,7 @@ impl Times {
     }
 }
 
-pub(super) fn in_full(item: &WorkItem, times: &Times, with_payload: bool) -> Vec<Vec<Field>> {
+pub(super) fn in_full(item: &WorkItem, times: &Times, bodies: Option<&Bodies>) -> Vec<Vec<Field>> {
     let mut rows: Vec<Vec<Field>> = Vec::new();
     let mut add = |name: &str, value: Field| rows.push(vec![name.into(), value]);
     add("id", item.id.into());
@@ -124,16 +124,16 @@ pub(super) fn in_full(item: &WorkItem, times: &Times, with_payload: bool) -> Vec
     }
     add("key", item.idempotency_key.into());
     let hidden = |length: usize| format!("{length} bytes; --payload shows it");
-    let payload = item.payload.as_str();
-    if with_payload {
-        add("payload", payload.into());
+    if let Some(bodies) = bodies {
+        add("payload", bodies.payload.as_str().into());
+        if let Some(result) = &bodies.result {
+            add("result", result.as_str().into());
+        }
     } else {
-        add("payload", hidden(payload.len()).into());
-    }
-    match &item.result {
-        Some(result) if with_payload => add("result", result.as_str().into()),
-        Some(result) => add("result", hidden(result.as_str().len()).into()),
-        None => {}
+        add("payload", hidden(item.payload.as_str().len()).into());
+        if let Some(result) = &item.result {
+            add("result", hidden(result.as_str().len()).into());
+        }
     }
     rows
 }

@@ -119,7 +119,8 @@ impl Ended {
     }
 }
 
-fn ended(output: &Output) -> Ended {
+/// How the command ended that left this.
+pub(crate) fn ended(output: &Output) -> Ended {
     Ended {
         code: output.status.code().unwrap_or(-1),
         out: String::from_utf8_lossy(&output.stdout).into_owned(),

@@ -20,6 +20,7 @@ fn version_and_help_are_data() {
         "items",
         "migrate",
         "health",
+        "config",
         "completions",
         "Exit codes:",
     ] {
@@ -150,10 +151,14 @@ fn a_command_without_a_database_refuses_one_and_does_not_offer_it() {
             given.splice(at..at, ["--database", "other.db"]);
             let talk = place.refused(2, &given);
             assert!(talk.contains("try: leave --database out"), "{talk}");
+            let mut given = arguments.to_vec();
+            given.splice(at..at, ["--config", "other.toml"]);
+            let talk = place.refused(2, &given);
+            assert!(talk.contains("try: leave --config out"), "{talk}");
         }
         let help = place.run(&[arguments[0], "--help"]).out;
         assert!(
-            help.contains("--json") && !help.contains("--database"),
+            help.contains("--json") && !help.contains("--database") && !help.contains("--config"),
             "{help}"
         );
     }

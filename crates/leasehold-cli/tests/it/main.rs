@@ -1,5 +1,6 @@
 //! The command as a person or a script uses it: arguments in, streams and an exit code out.
 
+mod config;
 mod demo;
 mod enqueue;
 #[cfg(test)]

@@ -61,7 +61,7 @@ fn a_list_for_people() {
 #[test]
 fn one_item_in_full_hides_its_payload() {
     let times = Times::seen(Some(NOW));
-    let shown = table(&[], &in_full(&claimed(2), &times, false));
+    let shown = table(&[], &in_full(&claimed(2), &times, None));
     assert!(!shown.contains("4000"), "{shown}");
     insta::assert_snapshot!(shown, @"
     id          00000000-0000-0000-0000-000000000002
@@ -79,7 +79,12 @@ fn one_item_in_full_hides_its_payload() {
     key         00000000-0000-0000-0000-000000000002
     payload     21 bytes; --payload shows it
     ");
-    let shown = table(&[], &in_full(&failed(3), &Times::seen(None), true));
+    let item = failed(3);
+    let bodies = Bodies {
+        payload: item.payload.clone(),
+        result: item.result.clone(),
+    };
+    let shown = table(&[], &in_full(&item, &Times::seen(None), Some(&bodies)));
     assert!(shown.contains("4000-1234"), "{shown}");
 }
 

@@ -1,0 +1,303 @@
+//! The file `leasehold.toml`, what stands over it, and what holds without it.
+//!
+//! A value comes from a flag, else from the environment, else from the file, else it is the default.
+//! Where it came from is kept beside it. All that is wrong with the settings is told at once.
+//!
+//! - [`page`]: the file as it is read. [`units`]: durations and sizes. [`problem`]: what is wrong.
+//! - [`worker`], [`kinds`]: the sections. [`show`]: the settings as they are in the end.
+//! - [`redaction`]: payload fields that nobody is shown.
+//! - [`command`]: `leasehold config`.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use leasehold::{Kind, Lane, WorkerSettings};
+
+use crate::arguments::Common;
+use crate::failure::Failure;
+use crate::names::parse_lane;
+use page::{Entry, Page, Table};
+use problem::{Complaint, Problem};
+
+pub(crate) mod command;
+mod kinds;
+mod page;
+mod problem;
+mod redaction;
+mod show;
+mod units;
+mod worker;
+
+pub(crate) use kinds::KindConfig;
+pub(crate) use redaction::{MASK, redacted};
+pub(crate) use worker::{WorkerConfig, WorkerFlags};
+
+/// Where a value came from.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum Origin {
+    #[default]
+    Default,
+    File {
+        line: usize,
+    },
+    Environment {
+        variable: &'static str,
+    },
+    Flag {
+        /// Without its dashes.
+        name: &'static str,
+    },
+}
+
+impl Origin {
+    /// As people find it again; `file` is how the file is shown.
+    fn shown(&self, file: &str) -> String {
+        match self {
+            Self::Default => "default".to_owned(),
+            Self::File { line } => format!("{file}:{line}"),
+            Self::Environment { variable } => (*variable).to_owned(),
+            Self::Flag { name } => format!("--{name}"),
+        }
+    }
+}
+
+/// A value and where it came from.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Setting<T> {
+    pub(crate) value: T,
+    pub(crate) origin: Origin,
+}
+
+impl<T> Setting<T> {
+    /// The default.
+    const fn of(value: T) -> Self {
+        Self {
+            value,
+            origin: Origin::Default,
+        }
+    }
+}
+
+/// The settings, checked one by one and together. Whether the database can be opened is not among it.
+pub(crate) struct Config {
+    /// The file they were read from, if there is one.
+    pub(crate) file: Option<PathBuf>,
+    /// The URL as it was written. It may hold a password: [`crate::database`] shows it without.
+    pub(crate) database: Setting<String>,
+    /// The worker for the lanes that share its capacity.
+    pub(crate) worker: WorkerConfig,
+    /// Lanes with a capacity of their own.
+    pub(crate) lanes: BTreeMap<Lane, Setting<u32>>,
+    pub(crate) kinds: BTreeMap<Kind, KindConfig>,
+}
+
+const KEYS: &[&str] = &["database", "worker", "lanes", "kinds"];
+const LANE_KEYS: &[&str] = &["capacity"];
+
+/// Where the queue is without a word about it.
+const DATABASE: &str = "sqlite:leasehold.db";
+
+/// The file that is looked for without a word about it.
+const FILE: &str = "leasehold.toml";
+
+/// A bound for memory; nobody writes more settings by hand.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+impl Config {
+    /// The settings for a command that starts no worker.
+    pub(crate) fn load(common: &Common) -> Result<Self, Failure> {
+        Self::load_for_worker(common, &WorkerFlags::default())
+    }
+
+    /// The settings, with what flags and environment say of the worker over what the file does.
+    pub(crate) fn load_for_worker(common: &Common, flags: &WorkerFlags) -> Result<Self, Failure> {
+        let (config, problems) = Self::examine(common, flags)?;
+        if problems.is_empty() {
+            Ok(config)
+        } else {
+            Err(problem::refusal(problems))
+        }
+    }
+
+    /// The settings, with defaults in place of what is not acceptable, and what that is.
+    fn examine(common: &Common, flags: &WorkerFlags) -> Result<(Self, Vec<Problem>), Failure> {
+        let source = Source::find(common)?;
+        Ok(Self::read(source.as_ref(), common.database(), flags))
+    }
+
+    /// One worker's settings for the lanes that share a capacity, and one for each that has its own, all
+    /// of them for one process. Only the first has the health port, since a process has one.
+    pub(crate) fn workers(&self) -> Vec<WorkerSettings> {
+        let shared = &self.worker.settings;
+        let alone = self.lanes.iter().map(|(lane, capacity)| WorkerSettings {
+            lanes: vec![lane.clone()],
+            capacity: capacity.value,
+            ..shared.clone()
+        });
+        let has_shared = !shared.lanes.is_empty();
+        let mut workers: Vec<WorkerSettings> = has_shared
+            .then(|| shared.clone())
+            .into_iter()
+            .chain(alone)
+            .collect();
+        for worker in workers.iter_mut().skip(1) {
+            worker.health = None;
+        }
+        workers
+    }
+
+    /// The payload fields of the kind that nobody is shown.
+    pub(crate) fn redacted(&self, kind: &Kind) -> &[String] {
+        self.kinds
+            .get(kind)
+            .map_or(&[], |config| &config.redact.value)
+    }
+
+    /// The folder that relative paths of the file count from.
+    pub(crate) fn folder(&self) -> &Path {
+        folder_of(self.file.as_deref())
+    }
+
+    fn read(
+        source: Option<&Source>,
+        database: Option<Setting<String>>,
+        flags: &WorkerFlags,
+    ) -> (Self, Vec<Problem>) {
+        let file = source.map(|source| source.path.clone());
+        let (shown, text) = source.map_or((FILE, ""), |source| {
+            (source.shown.as_str(), source.text.as_str())
+        });
+        let page = Page::new(shown, text);
+        let entries = page.parse();
+        let root = Table::root(&page, entries.get_ref());
+        root.allow(KEYS, |key| {
+            let is_workers = worker::names().contains(&key);
+            is_workers.then(|| "it belongs into the section [worker]".to_owned())
+        });
+        let section = |key| root.get(key).and_then(|entry| entry.table());
+
+        let mut setting = Setting::of(DATABASE.to_owned());
+        root.read("database", &mut setting, |entry| {
+            entry.text(DATABASE).map(str::to_owned)
+        });
+        let lanes = section("lanes").map(|lanes| read_lanes(&lanes));
+        let lanes = lanes.unwrap_or_default();
+        let folder = folder_of(file.as_deref());
+        let kinds = section("kinds").map(|sections| kinds::read(&sections, folder));
+        let kinds = kinds.unwrap_or_default();
+        let alone: Vec<&Lane> = lanes.keys().collect();
+        let mut problems = Vec::new();
+        let worker = section("worker");
+        let worker = WorkerConfig::read(worker.as_ref(), flags, &alone, shown, &mut problems);
+        problems.extend(page.into_problems());
+        let config = Self {
+            file,
+            database: database.unwrap_or(setting),
+            worker,
+            lanes,
+            kinds,
+        };
+        (config, problems)
+    }
+}
+
+/// The lanes that have a capacity of their own.
+fn read_lanes(sections: &Table<'_>) -> BTreeMap<Lane, Setting<u32>> {
+    let mut lanes = BTreeMap::new();
+    for entry in sections.entries() {
+        let lane = parse_lane(entry.name).map_err(|failure| Complaint::of(&failure));
+        let lane = entry.accept(lane);
+        let Some(section) = entry.table() else {
+            continue;
+        };
+        section.allow(LANE_KEYS, |key| {
+            let is_workers = worker::names().contains(&key);
+            is_workers.then(|| format!("set {key} in [worker]: it is the same for all lanes"))
+        });
+        if section.get("capacity").is_none() {
+            section.complain(Complaint::new(
+                format!("{} has no capacity", section.path),
+                "add one, as in capacity = 2, or name the lane in worker.lanes instead",
+            ));
+        }
+        let mut setting = Setting::of(1);
+        section.read("capacity", &mut setting, read_capacity);
+        if let Some(lane) = lane {
+            lanes.insert(lane, setting);
+        }
+    }
+    lanes
+}
+
+fn read_capacity(entry: &Entry<'_>) -> Option<u32> {
+    let capacity = entry.whole(0..=u32::MAX)?;
+    let judged = WorkerSettings {
+        capacity,
+        ..WorkerSettings::default()
+    };
+    entry.accept(judged.check().map_err(|error| {
+        let what = format!("{} = {capacity} is not acceptable", entry.path);
+        Complaint::new(what, format!("it must be {}", error.rule))
+    }))?;
+    Some(capacity)
+}
+
+/// The text of the file, and what it is called.
+struct Source {
+    path: PathBuf,
+    shown: String,
+    text: String,
+}
+
+impl Source {
+    /// The file that --config or `LEASEHOLD_CONFIG` names; else the one in this folder, if there is one.
+    fn find(common: &Common) -> Result<Option<Self>, Failure> {
+        match common.config() {
+            Some(path) => Self::open(path).map(Some).map_err(|error| {
+                unreadable(path, error)
+                    .remedy("check the path that --config (or LEASEHOLD_CONFIG) gives")
+            }),
+            None => match Self::open(Path::new(FILE)) {
+                Ok(source) => Ok(Some(source)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                Err(error) => Err(unreadable(Path::new(FILE), error)
+                    .remedy("make it a readable file, or give another with --config")),
+            },
+        }
+    }
+
+    fn open(path: &Path) -> io::Result<Self> {
+        let mut bytes = Vec::new();
+        let file = std::fs::File::open(path)?;
+        // One byte more than allowed is enough to know that there are too many.
+        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > FILE_BYTES_MAX {
+            let why = format!("it holds more than {FILE_BYTES_MAX} bytes");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        }
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let valid = error.utf8_error().valid_up_to();
+            let before = error.as_bytes().iter().take(valid);
+            let line = before.filter(|byte| **byte == b'\n').count() + 1;
+            let why = format!("line {line} is not UTF-8 text");
+            io::Error::new(io::ErrorKind::InvalidData, why)
+        })?;
+        Ok(Self {
+            path: path.to_owned(),
+            shown: path.display().to_string(),
+            text,
+        })
+    }
+}
+
+fn unreadable(path: &Path, error: io::Error) -> Failure {
+    Failure::usage(format!("{} cannot be read", path.display())).because(error)
+}
+
+fn folder_of(file: Option<&Path>) -> &Path {
+    file.and_then(Path::parent).unwrap_or(Path::new(""))
+}
+
+#[cfg(test)]
+mod tests;

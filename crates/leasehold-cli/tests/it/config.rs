@@ -1,0 +1,319 @@
+//! The file of settings: looked at with `leasehold config`, and honoured by the other commands.
+
+use crate::harness::{Ended, Place};
+
+const FILE: &str = r#"
+database = "sqlite:queue/jobs.db"
+
+[worker]
+lanes = ["default", "mail"]
+lease = "90s"
+
+[lanes.video]
+capacity = 2
+
+[kinds.SEND]
+command = ["send"]
+lane = "mail"
+priority = -5
+max_attempts = 7
+redact = ["password"]
+
+[kinds.RENDER]
+command = ["render"]
+"#;
+
+/// A place with the file, and the folder that its database is in.
+#[cfg(test)]
+fn place() -> Place {
+    let place = Place::new();
+    place.file("leasehold.toml", FILE);
+    place.file("queue/.keep", "");
+    place
+}
+
+/// Runs with variables set.
+#[cfg(test)]
+fn run_with(place: &Place, arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
+    let mut command = place.command(arguments);
+    command.envs(variables.iter().copied());
+    crate::harness::ended(&command.output().expect("the command"))
+}
+
+#[test]
+fn check_says_in_one_line_that_all_is_fine() {
+    let place = place();
+    let ended = place.run(&["config", "check"]);
+    assert_eq!((ended.code, ended.talk.as_str()), (0, ""));
+    assert_eq!(
+        ended.out,
+        "leasehold.toml is fine: 2 kinds, lanes default, mail, video\n"
+    );
+    let answer = place.json(&["config", "check"]);
+    assert_eq!(answer["kinds"], serde_json::json!(["RENDER", "SEND"]));
+    assert_eq!(
+        answer["lanes"],
+        serde_json::json!(["default", "mail", "video"])
+    );
+    assert_eq!(answer["warnings"], serde_json::json!([]));
+}
+
+#[test]
+fn check_tells_all_that_is_wrong_with_its_lines() {
+    let place = Place::new();
+    let text = "database = \"mysql://ann:secret@db\"\n[worker]\nlese = \"1m\"\nlease = 60\n";
+    place.file("bad.toml", text);
+    let arguments = ["config", "check", "--config", "bad.toml"];
+    let ended = place.run(&arguments);
+    assert_eq!((ended.code, ended.out.as_str()), (2, ""));
+    let lines: Vec<&str> = ended.talk.lines().collect();
+    let beginnings = [
+        "error: 3 settings are not acceptable",
+        "  bad.toml:1: mysql: is no database that is known here: ",
+        "  bad.toml:3: worker.lese is no key that is known; did you mean lease?",
+        "  bad.toml:4: worker.lease is a number without a unit; ",
+        "  try: ",
+    ];
+    assert_eq!(lines.len(), beginnings.len(), "{}", ended.talk);
+    for (line, beginning) in lines.iter().zip(beginnings) {
+        assert!(line.starts_with(beginning), "{line}");
+    }
+    assert!(!ended.talk.contains("secret"), "{}", ended.talk);
+
+    let ended = place.run(&[arguments.as_slice(), &["--json"]].concat());
+    assert_eq!((ended.code, ended.out.as_str()), (2, ""));
+    let answer: serde_json::Value = serde_json::from_str(&ended.talk).expect("an object");
+    assert_eq!(answer["error"]["exit"], 2);
+    let problems = answer["error"]["problems"].as_array().expect("problems");
+    assert_eq!(problems.len(), 3, "{answer}");
+}
+
+#[test]
+fn a_file_that_is_wrong_stops_every_command_that_reads_it() {
+    let place = Place::new();
+    place.file("leasehold.toml", "[worker]\nlese = \"1m\"\n");
+    for arguments in [
+        ["enqueue", "SEND"].as_slice(),
+        &["items", "list"],
+        &["migrate"],
+        &["config", "check"],
+        &["config", "show"],
+    ] {
+        let ended = place.run(arguments);
+        assert_eq!((ended.code, ended.out.as_str()), (2, ""), "{arguments:?}");
+        assert!(ended.talk.contains("leasehold.toml:2: "), "{}", ended.talk);
+    }
+    assert!(!place.path().join("leasehold.db").exists());
+    // Those that do not read it go on.
+    assert_eq!(place.run(&["completions", "bash"]).code, 0);
+}
+
+#[test]
+fn a_file_that_is_named_must_be_there() {
+    let place = Place::new();
+    place.file("odd.toml", b"[worker]\n\xff = 1\n");
+    place.file("folder/x", "");
+    for (path, why) in [
+        ("none.toml", "No such file"),
+        ("", "No such file"),
+        ("odd.toml", "line 2 is not UTF-8 text"),
+        ("folder", "Is a directory"),
+    ] {
+        let talk = place.refused(2, &["items", "list", "--config", path]);
+        assert!(talk.contains(why), "{talk}");
+    }
+    let talk = place.refused(2, &["config", "check"]);
+    assert!(talk.contains("there is no leasehold.toml"), "{talk}");
+    let named = [("LEASEHOLD_CONFIG", "none.toml")];
+    run_with(&place, &["migrate"], &named).expect_refusal(2);
+    // Where a template has no value, none is meant.
+    let ended = run_with(&place, &["migrate"], &[("LEASEHOLD_CONFIG", "")]);
+    assert_eq!(ended.code, 0, "{}", ended.talk);
+}
+
+#[test]
+fn flag_then_environment_then_file_then_default() {
+    let place = place();
+    let show = ["config", "show", "--origin", "--poll-interval", "2s"];
+    let variables = [
+        ("LEASEHOLD_POLL_INTERVAL", "3s"),
+        ("LEASEHOLD_LEASE", "2m"),
+        ("LEASEHOLD_LANES", "a,b"),
+        ("LEASEHOLD_CAPACITY", ""),
+        ("LEASEHOLD_DATABASE", "other.db"),
+    ];
+    let shown = run_with(&place, &show, &variables).out;
+    for line in [
+        "database = \"sqlite:other.db\"   # LEASEHOLD_DATABASE",
+        "worker.lanes = [\"a\", \"b\"]   # LEASEHOLD_LANES",
+        "worker.capacity = 16   # default",
+        "worker.lease = \"2m\"   # LEASEHOLD_LEASE",
+        "worker.poll_interval = \"2s\"   # --poll-interval",
+        "# worker.health is not set   # default",
+        "lanes.video.capacity = 2   # leasehold.toml:9",
+        "kinds.SEND.command = [\"send\"]   # leasehold.toml:12",
+    ] {
+        assert!(shown.lines().any(|shown| shown == line), "{line}: {shown}");
+    }
+    let shown = place.run(&["config", "show"]).out;
+    let first: Vec<&str> = shown.lines().take(2).collect();
+    assert_eq!(
+        first,
+        [
+            "database = \"sqlite:queue/jobs.db\"",
+            "worker.name = \"worker\""
+        ]
+    );
+    assert!(shown.contains("\nworker.lease = \"90s\"\n"), "{shown}");
+
+    let refused = run_with(&place, &["config", "check"], &[("LEASEHOLD_LEASE", "60")]);
+    assert_eq!(refused.code, 2);
+    assert!(
+        refused
+            .talk
+            .contains("  LEASEHOLD_LEASE: worker.lease \"60\" is not")
+    );
+}
+
+#[test]
+fn what_is_shown_is_a_file_that_says_the_same() {
+    let place = place();
+    let shown = place.run(&["config", "show"]).out;
+    place.file("shown.toml", &shown);
+    let again = place.run(&["config", "show", "--config", "shown.toml"]);
+    assert_eq!(again.out, shown, "{}", again.talk);
+}
+
+#[test]
+fn show_has_an_object_for_programs_and_no_password_for_anyone() {
+    let place = place();
+    let url = "postgres://ann:secret@db/queue";
+    let answer = place.json(&["config", "show", "--database", url]);
+    assert_eq!(answer["file"], "leasehold.toml");
+    let settings = answer["settings"].as_array().expect("settings");
+    assert_eq!(settings[0]["value"], "postgres://ann:***@db/queue");
+    assert_eq!(settings[0]["from"], "flag");
+    let find = |key: &str| settings.iter().find(|one| one["key"] == key).expect("it");
+    assert!(find("worker.health")["value"].is_null());
+    assert_eq!(find("lanes.video.capacity")["value"], 2);
+    assert_eq!(find("lanes.video.capacity")["place"], "leasehold.toml:9");
+    let ended = place.run(&["config", "check", "--database", url]);
+    assert_eq!(ended.code, 2);
+    assert!(
+        ended
+            .talk
+            .contains("--database: this build has no Postgres yet")
+    );
+    assert!(!ended.talk.contains("secret"), "{}", ended.talk);
+}
+
+#[test]
+fn a_variable_that_means_nothing_is_warned_of() {
+    let place = place();
+    let variables = [
+        ("LEASEHOLD_LEESE", "1m"),
+        ("LEASEHOLD_LEASE", "1m"),
+        ("LEASEHOLD_LOG", "warn"),
+        ("LEASEHOLD_ITEM_ID", "x"),
+        ("LEASEHOLD_ENQUEUE_KEY", "x"),
+    ];
+    let ended = run_with(&place, &["config", "check"], &variables);
+    assert_eq!(ended.code, 0);
+    assert_eq!(
+        ended.talk,
+        "warning: the variable LEASEHOLD_LEESE means nothing; did you mean LEASEHOLD_LEASE?\n"
+    );
+    let ended = run_with(&place, &["items", "list"], &variables[..1]);
+    assert!(!ended.talk.contains("warning"), "{}", ended.talk);
+}
+
+#[test]
+fn the_database_of_the_file_counts_from_its_folder() {
+    let place = Place::new();
+    place.file("etc/leasehold.toml", "database = \"sqlite:jobs.db\"\n");
+    let given = ["--config", "etc/leasehold.toml"];
+    place.enqueue(&["SEND", given[0], given[1]]);
+    assert!(place.path().join("etc/jobs.db").exists());
+    let shown = place.run(&["config", "show", given[0], given[1]]).out;
+    assert!(
+        shown.starts_with("database = \"sqlite:etc/jobs.db\"\n"),
+        "{shown}"
+    );
+    // What stands over it counts from here.
+    let over = [
+        ("LEASEHOLD_DATABASE", "here.db"),
+        ("LEASEHOLD_CONFIG", given[1]),
+    ];
+    assert_eq!(run_with(&place, &["enqueue", "SEND"], &over).code, 0);
+    assert!(place.path().join("here.db").exists());
+}
+
+#[test]
+fn a_command_to_paste_names_the_file_that_was_given() {
+    let place = Place::new();
+    place.file("my jobs.toml", "database = \"jobs.db\"\n");
+    let given = ["--config", "my jobs.toml"];
+    let id = place.enqueue(&["SEND", given[0], given[1]]);
+    place.run(&["items", "cancel", &id, given[0], given[1]]);
+    let text = place
+        .run(&["items", "explain", &id, given[0], given[1]])
+        .out;
+    let pasted = format!("leasehold items retry {id} --config 'my jobs.toml'");
+    assert_eq!(text.lines().last().map(str::trim), Some(pasted.as_str()));
+}
+
+#[test]
+fn enqueue_takes_from_the_kind_what_no_flag_says() {
+    let place = place();
+    let item = |arguments: &[&str]| {
+        let answer = place.json(&[&["enqueue"], arguments].concat());
+        let item = &answer["item"];
+        (
+            item["lane"].as_str().expect("a lane").to_owned(),
+            item["priority"].as_i64(),
+            item["max_attempts"].as_u64(),
+        )
+    };
+    assert_eq!(item(&["SEND"]), ("mail".to_owned(), Some(-5), Some(7)));
+    assert_eq!(item(&["RENDER"]), ("default".to_owned(), Some(0), Some(3)));
+    assert_eq!(item(&["UNKNOWN"]), ("default".to_owned(), Some(0), Some(3)));
+    let flags = [
+        "SEND",
+        "--lane",
+        "default",
+        "--priority",
+        "0",
+        "--max-attempts",
+        "1",
+    ];
+    assert_eq!(item(&flags), ("default".to_owned(), Some(0), Some(1)));
+    let ended = run_with(
+        &place,
+        &["enqueue", "SEND", "--json"],
+        &[("LEASEHOLD_ENQUEUE_LANE", "video")],
+    );
+    assert!(ended.out.contains("\"lane\":\"video\""), "{}", ended.out);
+}
+
+#[test]
+fn redacted_fields_are_masked_in_text_and_objects() {
+    let place = place();
+    let payload =
+        r#"{"to": "ann", "smtp": [{"Password": "hunter2", "big": 12345678901234567890.10}]}"#;
+    let id = place.enqueue(&["SEND", payload]);
+    let text = place.run(&["items", "show", &id, "--payload"]).out;
+    let masked = r#"{"to":"ann","smtp":[{"Password":"***","big":12345678901234567890.10}]}"#;
+    assert!(text.contains(&format!("payload\t{masked}\n")), "{text}");
+    let object = place
+        .run(&["items", "show", &id, "--payload", "--json"])
+        .out;
+    assert!(object.contains(masked), "{object}");
+    assert!(!object.contains("hunter2"), "{object}");
+    // What is stored is what was sent: its size tells nothing, and a worker needs it.
+    let shown = place.json(&["items", "show", &id]);
+    assert_eq!(shown["item"]["payload_bytes"], payload.len());
+    // Of another kind the same field is nobody's secret.
+    let id = place.enqueue(&["RENDER", payload]);
+    let text = place.run(&["items", "show", &id, "--payload"]).out;
+    assert!(text.contains("hunter2"), "{text}");
+}
