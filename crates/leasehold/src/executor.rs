@@ -49,6 +49,16 @@ pub trait Executor: Send + Sync + 'static {
     }
 }
 
+impl<E: Executor> Executor for Arc<E> {
+    fn kinds(&self) -> &BTreeMap<Kind, KindSettings> {
+        (**self).kinds()
+    }
+
+    fn run(&self, run: Run, kill: CancellationToken) -> Running {
+        (**self).run(run, kill)
+    }
+}
+
 /// Two executors as one, each for the kinds it knows.
 #[derive(Debug)]
 pub struct Beside<A, B> {

@@ -17,7 +17,7 @@ use leasehold_core::{BootTime, Clock};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
-use crate::telemetry::Metrics;
+use crate::telemetry::{self, Metrics};
 
 /// The loop's own liveness: when it last came round.
 ///
@@ -92,8 +92,99 @@ pub(crate) fn bind(address: SocketAddr) -> std::io::Result<std::net::TcpListener
     Ok(listener)
 }
 
-/// Serves until dropped.
+/// One port for several workers of a process: `/healthz` answers for the sickest of them, `/metrics`
+/// with what all of them count.
+///
+/// A single worker serves its own: [`WorkerSettings::health`](crate::WorkerSettings::health).
+#[derive(Debug)]
+pub struct HealthPort {
+    listener: std::net::TcpListener,
+}
+
+/// What one port answers for.
+#[derive(Debug, Clone)]
+struct Members(Arc<[Member]>);
+
+#[derive(Debug)]
+struct Member {
+    /// Told apart from the others by this; a worker that is alone needs no name.
+    name: Option<String>,
+    beat: Arc<Beat>,
+    metrics: Arc<Metrics>,
+}
+
+impl HealthPort {
+    /// Binds the port, so that one that is taken refuses the start.
+    ///
+    /// # Errors
+    /// The operating system's, such as "address in use".
+    pub fn bind(address: SocketAddr) -> std::io::Result<Self> {
+        let listener = bind(address)?;
+        Ok(Self { listener })
+    }
+
+    /// Where it is bound.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Answers for the workers of these names until it is dropped. Run it where no handler can starve
+    /// it, such as on a thread of its own.
+    pub async fn serve(self, workers: impl IntoIterator<Item = (String, Arc<Beat>, Arc<Metrics>)>) {
+        let members = workers.into_iter().map(|(name, beat, metrics)| Member {
+            name: Some(name),
+            beat,
+            metrics,
+        });
+        accept(self.listener, Members(members.collect())).await;
+    }
+}
+
+impl Members {
+    /// That of the loop that has been away for longest.
+    fn health(&self) -> (StatusCode, String) {
+        let answers = self.0.iter().map(|member| (member, member.beat.answer()));
+        let worst = answers.max_by_key(|(member, (status, _))| {
+            let age = member.beat.age().unwrap_or(Duration::MAX);
+            (*status != StatusCode::OK, age)
+        });
+        match worst {
+            Some((member, (status, text))) if status != StatusCode::OK => {
+                let name = member.name.as_deref().map(|name| format!("{name}: "));
+                (status, format!("{}{text}", name.unwrap_or_default()))
+            }
+            _ => (StatusCode::OK, "ok\n".to_owned()),
+        }
+    }
+
+    fn metrics(&self) -> String {
+        match &*self.0 {
+            [member] if member.name.is_none() => member.metrics.encode(),
+            members => {
+                let pages = members.iter().map(|member| {
+                    let name = member.name.as_deref().unwrap_or_default();
+                    (name, member.metrics.encode())
+                });
+                telemetry::merged(pages)
+            }
+        }
+    }
+}
+
+/// Serves one worker until dropped.
 pub(crate) async fn serve(listener: std::net::TcpListener, beat: Arc<Beat>, metrics: Arc<Metrics>) {
+    let member = Member {
+        name: None,
+        beat,
+        metrics,
+    };
+    accept(listener, Members(Arc::new([member]))).await;
+}
+
+async fn accept(listener: std::net::TcpListener, members: Members) {
     let listener = match TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => {
@@ -115,10 +206,10 @@ pub(crate) async fn serve(listener: std::net::TcpListener, beat: Arc<Beat>, metr
                 continue;
             }
         };
-        let (beat, metrics) = (beat.clone(), metrics.clone());
+        let members = members.clone();
         tokio::spawn(async move {
             let service = service_fn(move |request: Request<Incoming>| {
-                let response = respond(request.uri().path(), &beat, &metrics);
+                let response = respond(request.uri().path(), &members);
                 async move { Ok::<_, Infallible>(response) }
             });
             let connection = http1::Builder::new()
@@ -131,16 +222,16 @@ pub(crate) async fn serve(listener: std::net::TcpListener, beat: Arc<Beat>, metr
     }
 }
 
-fn respond(path: &str, beat: &Beat, metrics: &Metrics) -> Response<Full<Bytes>> {
+fn respond(path: &str, members: &Members) -> Response<Full<Bytes>> {
     let plain = "text/plain; charset=utf-8";
     let (status, kind, body) = match path {
         "/healthz" => {
-            let (status, text) = beat.answer();
+            let (status, text) = members.health();
             (status, plain, text)
         }
         "/metrics" => {
             let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            (StatusCode::OK, kind, metrics.encode())
+            (StatusCode::OK, kind, members.metrics())
         }
         _ => (
             StatusCode::NOT_FOUND,

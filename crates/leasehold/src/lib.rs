@@ -31,13 +31,13 @@ pub use executor::{
     Beside, Executor, InProcess, KindTwice, Program, Redaction, Running, Subprocess,
 };
 pub use handler::{Handler, HandlerError, IntoOutcome, Json, Run};
-pub use health::Beat;
+pub use health::{Beat, HealthPort};
 pub use shutdown::Stopper;
 pub use source::{Assignments, QueueSource, Source};
 pub use telemetry::Metrics;
 pub use tenancy::{SingleTenant, StoredTenancy, Tenancy, TenancyError};
 pub use work::Work;
-pub use worker::{Drained, Ending, KindSettings, Worker, WorkerError};
+pub use worker::{Drained, Ending, Idleness, KindSettings, Worker, WorkerError};
 
 pub use leasehold_core as core;
 pub use leasehold_core::{

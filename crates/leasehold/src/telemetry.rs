@@ -405,3 +405,56 @@ impl Metrics {
         self.expired.set(count(gauges.expired));
     }
 }
+
+/// The pages of several workers as one: each family of metrics stands once, and each sample says by
+/// the label `worker` whose it is.
+pub(crate) fn merged<'n>(pages: impl IntoIterator<Item = (&'n str, String)>) -> String {
+    let mut families: Vec<(String, String)> = Vec::new();
+    for (worker, page) in pages {
+        let mut at = 0;
+        for line in page.lines() {
+            if let Some(described) = line.strip_prefix("# ") {
+                let mut words = described.splitn(3, ' ');
+                let Some(name) = words.nth(1) else {
+                    // The mark of the page's end, which is written once.
+                    continue;
+                };
+                let known = families.iter().position(|(family, _)| family == name);
+                at = known.unwrap_or_else(|| {
+                    families.push((name.to_owned(), String::new()));
+                    families.len() - 1
+                });
+                let (_, text) = &mut families[at];
+                if !text.lines().any(|told| told == line) {
+                    text.push_str(line);
+                    text.push('\n');
+                }
+            } else if let Some((_, text)) = families.get_mut(at) {
+                text.push_str(&labelled(line, worker));
+                text.push('\n');
+            }
+        }
+    }
+    let mut merged: String = families.into_iter().map(|(_, text)| text).collect();
+    merged.push_str("# EOF\n");
+    merged
+}
+
+/// The sample with the worker's label before its others.
+fn labelled(sample: &str, worker: &str) -> String {
+    let worker = worker.replace('\\', "\\\\").replace('"', "\\\"");
+    let label = format!("worker=\"{worker}\"");
+    match sample.find(['{', ' ']) {
+        Some(at) if sample[at..].starts_with("{}") => {
+            format!("{}{{{label}{}", &sample[..at], &sample[at + 1..])
+        }
+        Some(at) if sample[at..].starts_with('{') => {
+            format!("{}{{{label},{}", &sample[..at], &sample[at + 1..])
+        }
+        Some(at) => format!("{}{{{label}}}{}", &sample[..at], &sample[at..]),
+        None => sample.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -68,7 +68,28 @@ pub struct Worker<S, E> {
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
     beat: Arc<Beat>,
+    load: watch::Sender<Load>,
     port: Option<std::net::TcpListener>,
+}
+
+/// Tells when a worker has nothing to do; stays valid while it runs. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Idleness {
+    load: watch::Receiver<Load>,
+}
+
+impl Idleness {
+    /// Whether the worker holds nothing, and its last claim found nothing. False before the first claim
+    /// was answered, and after one that failed.
+    pub fn is_idle(&self) -> bool {
+        self.load.borrow().idle
+    }
+
+    /// Completes when the worker is idle, at once if it is; and when it has ended. Safe to drop.
+    pub async fn reached(&mut self) {
+        // An error says that the worker has ended.
+        let _ = self.load.wait_for(|load| load.idle).await;
+    }
 }
 
 /// Why a worker did not start, or did not end well.
@@ -140,6 +161,7 @@ impl<S: Source, E: Executor> Worker<S, E> {
             beat: Arc::new(Beat::new(clock.clone(), settings.heartbeat_interval)),
             settings: Arc::new(settings),
             clock,
+            load: watch::Sender::new(Load::default()),
             port,
         })
     }
@@ -164,6 +186,13 @@ impl<S: Source, E: Executor> Worker<S, E> {
     /// The loop's beat; stays valid after the worker has ended.
     pub fn beat(&self) -> Arc<Beat> {
         self.beat.clone()
+    }
+
+    /// Tells when it has nothing to do.
+    pub fn idleness(&self) -> Idleness {
+        Idleness {
+            load: self.load.subscribe(),
+        }
     }
 
     /// Where `/healthz` and `/metrics` are served.
@@ -231,7 +260,7 @@ impl<S: Source, E: Executor> Worker<S, E> {
 
     fn parts(self, handlers: Handle, stopper: &Stopper, left: CancellationToken) -> Parts<S, E> {
         let (announce, events) = mpsc::channel(drive::EVENTS_WAITING_MAX);
-        let load = watch::Sender::new(Load::default());
+        let load = self.load;
         let outages = Arc::new(Outages::default());
         let holdings = Arc::new(Holdings::new(self.settings.stop_grace));
         let dispatch_settings = DispatchSettings {

@@ -77,6 +77,8 @@ const AUDITS_PATIENCE: Duration = Duration::from_secs(1);
 pub(super) struct Load {
     pub(super) running: u32,
     pub(super) draining: bool,
+    /// Nothing is held, and the last claim found nothing.
+    pub(super) idle: bool,
 }
 
 /// How the loop came to its end.
@@ -106,6 +108,8 @@ struct UnderWay {
     assigned: HashMap<Hold, Assigned>,
     /// Of the claim under way.
     token: Option<ClaimToken>,
+    /// Whether the last claim that was answered found nothing.
+    found_nothing: bool,
     /// What the loop has to tell itself.
     own: Vec<Event>,
     stopped_for_stuck: Option<u32>,
@@ -152,7 +156,7 @@ impl<S: Source, E: Executor> Drive<S, E> {
                 self.start(now, claimed, &mut way);
             }
             heard.append(&mut way.own);
-            self.tell();
+            self.tell(&way);
             if self.dispatch.is_finished(now) {
                 let abandoned = self.dispatch.held();
                 self.audits.close();
@@ -195,6 +199,7 @@ impl<S: Source, E: Executor> Drive<S, E> {
             Ok(Assignments { items, orphaned }) => {
                 self.outages.answered(self.clock.elapsed());
                 self.metrics.claimed(items.len());
+                way.found_nothing = items.is_empty() && orphaned == 0;
                 let mut claimed = Vec::with_capacity(items.len());
                 for (mut item, context) in items {
                     item.item.claim_token = way.token;
@@ -211,6 +216,7 @@ impl<S: Source, E: Executor> Drive<S, E> {
             }
             Err(error) => {
                 self.metrics.store_error("claim");
+                way.found_nothing = false;
                 self.outages.note_if(&error, self.clock.elapsed());
                 if error.is_passing() {
                     tracing::warn!(%error, "a claim failed; asking again");
@@ -404,13 +410,14 @@ impl<S: Source, E: Executor> Drive<S, E> {
         }
     }
 
-    fn tell(&self) {
+    fn tell(&self, way: &UnderWay) {
         let running = self.dispatch.occupied();
         self.metrics
             .slots(self.settings.capacity, running, self.dispatch.stuck());
         let load = Load {
             running,
             draining: self.dispatch.is_draining(),
+            idle: way.found_nothing && self.dispatch.held() == 0,
         };
         self.load
             .send_if_modified(|told| std::mem::replace(told, load) != load);

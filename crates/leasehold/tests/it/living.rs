@@ -428,3 +428,28 @@ impl Source for Held {
         self.inner.tenancy()
     }
 }
+
+/// A worker is idle once it has looked and found nothing, not before, and not while it holds anything.
+#[tokio::test(start_paused = true)]
+async fn a_worker_is_idle_when_it_looked_and_found_nothing() {
+    let rig = Rig::new();
+    let gate = Arc::new(Latch::new());
+    let opened = gate.clone();
+    let handler = move |_: Job, _: Run| {
+        let gate = opened.clone();
+        async move { gate.passed().await }
+    };
+    let id = rig.enqueue(&Job { n: 1 }).await;
+    let worker = rig.worker(rig.source(), jobs(handler), settings());
+    let mut idleness = worker.idleness();
+    assert!(!idleness.is_idle(), "it has not looked yet");
+    let worker = Started::here(worker);
+    rig.until_status(id, Status::Claimed).await;
+    pass(30 * SEC).await;
+    assert!(!idleness.is_idle(), "it holds an item");
+    gate.open();
+    idleness.reached().await;
+    assert_eq!(rig.status(id).await, Status::Done);
+    worker.stop().await;
+    idleness.reached().await;
+}
