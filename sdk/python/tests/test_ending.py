@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
+import re
 import signal
 import time
 import unittest
+from typing import Any
 
 from child import HAS_PYDANTIC, Ending, run
+from leasehold_handler import MalformedResult, park
+from leasehold_handler._result import encode
+
+
+@dataclasses.dataclass
+class Point:
+    x: float
 
 
 def handler(body: str, before: str = "") -> str:
     """A handler whose function has this body."""
-    lines = [before, "from leasehold_handler import *", "def handle(request):"]
+    lines = [before, "from leasehold_handler import park, run_handler", "def handle(request):"]
     lines += [f"    {line}" for line in body.splitlines()]
     return "\n".join([*lines, "run_handler(handle)"])
 
@@ -35,34 +46,32 @@ class Results(unittest.TestCase):
                     (ending.code, ending.object, ending.stderr), (0, expected, "")
                 )
 
+    def test_what_may_not_be_returned_is_a_failure(self) -> None:
+        ending = run(handler("return {'a': [1, float('nan')]}"))
+        self.assertEqual((ending.code, ending.object["error"]), (1, "MalformedResult"))
+        self.assertIn("result['a'][1] is nan", ending.object["message"])
+
     def test_what_may_not(self) -> None:
-        for body, words in [
-            ("return None", "the handler returned None; return a dict"),
-            ("return [1]", "the handler returned a value of type list"),
-            ("return 'text'", "the handler returned a value of type str"),
-            (
-                "import dataclasses\n@dataclasses.dataclass\nclass D: pass\nreturn D",
-                "the handler returned the class D itself",
-            ),
-            ("return {'a': [1, float('nan')]}", "result['a'][1] is nan"),
-            ("return {'a': float('-inf')}", "result['a'] is -inf"),
-            ("return {'a': {1, 2}}", "result['a'] is a value of type set"),
-            (
-                "import datetime\nreturn {'at': {'b': datetime.datetime.now()}}",
-                "result['at']['b'] is a value of type datetime",
-            ),
-            ("return {'a': b'x'}", "result['a'] is a value of type bytes"),
-            ("return {(1, 2): 3}", "result has a key of type tuple"),
-            ("return {'a': ['\\udc80']}", "result['a'][0] is text that is not Unicode"),
-            ("return {'\\ud800': 1}", "result holds a key that is not Unicode"),
-            ("a = {}\na['a'] = a\nreturn a", "nested too deeply or holds itself"),
+        circle: dict[str, object] = {}
+        circle["a"] = circle
+        for result, words in [
+            (None, "the handler returned None; return a dict"),
+            ([1], "the handler returned a value of type list"),
+            ("text", "the handler returned a value of type str"),
+            (Point, "the handler returned the class Point itself"),
+            ({"a": float("-inf")}, "result['a'] is -inf"),
+            (Point(float("inf")), "result['x'] is inf"),
+            ({"a": {1, 2}}, "result['a'] is a value of type set"),
+            ({"at": {"b": datetime.date.today()}}, "result['at']['b'] is a value of type date"),
+            ({"a": b"x"}, "result['a'] is a value of type bytes"),
+            ({(1, 2): 3}, "result has a key of type tuple"),
+            ({"a": ["\udc80"]}, "result['a'][0] is text that is not Unicode"),
+            ({"\ud800": 1}, "result holds a key that is not Unicode"),
+            (circle, "nested too deeply or holds itself"),
         ]:
-            with self.subTest(body=body):
-                ending = run(handler(body))
-                self.assertEqual(
-                    (ending.code, ending.object["error"]), (1, "MalformedResult"), ending
-                )
-                self.assertIn(words, ending.object["message"])
+            with self.subTest(result=result):
+                with self.assertRaisesRegex(MalformedResult, re.escape(words)):
+                    encode(result)
 
     def test_the_largest_result_and_one_byte_more(self) -> None:
         frame = len('{"a":""}')
@@ -91,27 +100,25 @@ class Results(unittest.TestCase):
 
     @unittest.skipUnless(HAS_PYDANTIC, "this Python has no pydantic")
     def test_models(self) -> None:
-        before = (
-            "import datetime, typing\nimport pydantic\n"
-            "class M(pydantic.BaseModel):\n"
-            "    model_config = pydantic.ConfigDict(ser_json_inf_nan='constants')\n"
-            "    a: typing.Any\n"
-            "class L(pydantic.RootModel):\n    root: list\n"
-        )
-        day = run(handler("return M(a=datetime.date(2031, 2, 3))", before))
-        self.assertEqual((day.code, day.object), (0, {"a": "2031-02-03"}))
+        import pydantic
+
+        class Model(pydantic.BaseModel):
+            model_config = pydantic.ConfigDict(ser_json_inf_nan="constants")
+            a: Any
+
+        class Numbers(pydantic.RootModel):
+            root: list
+
+        self.assertEqual(encode(Model(a=datetime.date(2031, 2, 3))), b'{"a":"2031-02-03"}')
         for result, words in [
-            ("M(a=float('inf'))", "the result holds Infinity"),
-            ("M(a='\\udc80')", "M as JSON"),
-            ("M(a=object())", "M as JSON"),
-            ("L(root=[])", "L is not an object"),
+            (Model(a=float("inf")), "the result holds Infinity"),
+            (Model(a="\udc80"), "Model as JSON"),
+            (Model(a=object()), "Model as JSON"),
+            (Numbers(root=[]), "Numbers is not an object"),
         ]:
             with self.subTest(result=result):
-                ending = run(handler(f"return {result}", before))
-                self.assertEqual(
-                    (ending.code, ending.object["error"]), (1, "MalformedResult")
-                )
-                self.assertIn(words, ending.object["message"])
+                with self.assertRaisesRegex(MalformedResult, words):
+                    encode(result)
 
 
 class Errors(unittest.TestCase):
@@ -186,17 +193,17 @@ class Parking(unittest.TestCase):
         )
 
     def test_a_reason_and_a_time_are_needed(self) -> None:
-        for arguments, error in [
-            ("'', 1", "ValueError"),
-            ("None, 1", "ValueError"),
-            ("'a', -1", "ValueError"),
-            ("'a', float('nan')", "ValueError"),
-            ("'a', '1'", "TypeError"),
-            ("'a', None", "TypeError"),
+        for reason, retry_after, error in [
+            ("", 1, ValueError),
+            (None, 1, ValueError),
+            ("a", -1, ValueError),
+            ("a", float("nan"), ValueError),
+            ("a", "1", TypeError),
+            ("a", True, TypeError),
         ]:
-            with self.subTest(arguments=arguments):
-                ending = run(handler(f"park({arguments})"))
-                self.assertEqual((ending.code, ending.object["error"]), (1, error))
+            with self.subTest(reason=reason, retry_after=retry_after):
+                with self.assertRaisesRegex(error, "^park: "):
+                    park(reason, retry_after)
 
 
 class TheWayOut(unittest.TestCase):
