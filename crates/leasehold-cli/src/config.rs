@@ -127,10 +127,12 @@ impl Config {
     }
 
     /// One worker's settings for the lanes that share a capacity, and one for each that has its own, all
-    /// of them for one process. Only the first has the health port, since a process has one.
+    /// of them for one process. If there are several, none of them has the health port: one
+    /// [`leasehold::HealthPort`] answers for all.
     pub(crate) fn workers(&self) -> Vec<WorkerSettings> {
         let shared = &self.worker.settings;
         let alone = self.lanes.iter().map(|(lane, capacity)| WorkerSettings {
+            name: format!("{}-{lane}", shared.name),
             lanes: vec![lane.clone()],
             capacity: capacity.value,
             ..shared.clone()
@@ -141,8 +143,10 @@ impl Config {
             .into_iter()
             .chain(alone)
             .collect();
-        for worker in workers.iter_mut().skip(1) {
-            worker.health = None;
+        if workers.len() > 1 {
+            for worker in &mut workers {
+                worker.health = None;
+            }
         }
         workers
     }
@@ -198,7 +202,33 @@ impl Config {
             lanes,
             kinds,
         };
+        if problems.is_empty() {
+            problems.extend(config.misnamed(shown));
+        }
         (config, problems)
+    }
+
+    /// What is wrong with the workers of single lanes where nothing is wrong with the settings: their
+    /// names are longer.
+    fn misnamed(&self, shown: &str) -> Vec<Problem> {
+        let misnamed = self.workers().into_iter().filter_map(|worker| {
+            let error = worker.check().err()?;
+            let (lane, capacity) = self
+                .lanes
+                .iter()
+                .find(|(lane, _)| worker.lanes.contains(lane))?;
+            let what = format!(
+                "the worker of the lane {lane} would be called {}",
+                error.given
+            );
+            let remedy = format!("shorten it or worker.name: together {}", error.rule);
+            Some(Problem::at(
+                &capacity.origin,
+                shown,
+                Complaint::new(what, remedy),
+            ))
+        });
+        misnamed.collect()
     }
 }
 

@@ -35,7 +35,8 @@ Exit codes:
 
 Standard output is data: tables on a terminal, tab-separated columns in a pipe, and with --json one
 object that begins with \"schema\": 1. Everything else goes to standard error. With --json an error
-is an object there, too: {\"schema\": 1, \"error\": {\"exit\", \"what\", \"why\", \"remedy\"}}.";
+is an object there, too: {\"schema\": 1, \"error\": {\"exit\", \"what\", \"why\", \"remedy\"}}, with
+\"problems\" where there may be several.";
 
 impl Exit {
     pub(crate) const fn code(self) -> u8 {

@@ -18,6 +18,8 @@ pub(super) type Entries<'a> = DeTable<'a>;
 pub(super) struct Page<'a> {
     file: &'a str,
     text: &'a str,
+    /// Where each line ends: a long file has many keys, and each is asked for its line.
+    line_ends: Vec<usize>,
     problems: RefCell<Vec<Problem>>,
 }
 
@@ -27,6 +29,7 @@ impl<'a> Page<'a> {
         Self {
             file,
             text,
+            line_ends: text.match_indices('\n').map(|(at, _)| at).collect(),
             problems: RefCell::default(),
         }
     }
@@ -71,8 +74,7 @@ impl<'a> Page<'a> {
     }
 
     fn line(&self, span: &Range<usize>) -> usize {
-        let before = self.text.as_bytes().iter().take(span.start);
-        before.filter(|byte| **byte == b'\n').count() + 1
+        self.line_ends.partition_point(|end| *end < span.start) + 1
     }
 }
 

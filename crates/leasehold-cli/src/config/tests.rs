@@ -142,6 +142,24 @@ fn what_is_shown_can_be_read_again_as_the_same() {
 }
 
 #[test]
+fn half_a_file_is_read_or_refused_at_a_line_it_has() {
+    for (end, _) in WHOLE.char_indices() {
+        let text = &WHOLE[..end];
+        let Err(problems) = read(text, &[]) else {
+            continue;
+        };
+        for problem in problems {
+            let line = problem.split(':').nth(1).and_then(|line| line.parse().ok());
+            let lines = text.split('\n').count();
+            assert!(
+                line.is_some_and(|line| (1..=lines).contains(&line)),
+                "{problem}"
+            );
+        }
+    }
+}
+
+#[test]
 fn every_field_of_the_worker_can_be_set() {
     // The library's own list: the names that its settings show of themselves.
     let debug = format!("{:#?}", WorkerSettings::default());
@@ -180,33 +198,41 @@ fn a_flag_stands_over_the_file() {
 
 #[test]
 fn lanes_of_their_own_are_workers_of_their_own() {
-    let shape = |text: &str| -> Vec<(Vec<String>, u32, bool)> {
+    let shape = |text: &str| -> Vec<String> {
         let config = read(text, &[]).expect("settings");
         let shape = |worker: WorkerSettings| {
             worker.check().expect("settings");
-            let lanes = worker.lanes.iter().map(ToString::to_string).collect();
-            (lanes, worker.capacity, worker.health.is_some())
+            let WorkerSettings {
+                name,
+                capacity,
+                lanes,
+                health,
+                ..
+            } = worker;
+            let port = health.map_or("no port".to_owned(), |address| address.port().to_string());
+            format!("{name}: {capacity} of {lanes:?}, {port}")
         };
         config.workers().into_iter().map(shape).collect()
     };
-    let lanes = |names: &[&str]| -> Vec<String> { names.iter().map(|&n| n.to_owned()).collect() };
     assert_eq!(
         shape(WHOLE),
         [
-            (lanes(&["default", "mail"]), 8, true),
-            (lanes(&["video"]), 2, false)
+            r#"mailer: 8 of ["default", "mail"], no port"#,
+            r#"mailer-video: 2 of ["video"], no port"#
         ]
     );
-    assert_eq!(shape(""), [(lanes(&["default"]), 16, false)]);
+    assert_eq!(shape(""), [r#"worker: 16 of ["default"], no port"#]);
     // The lane that is shared without a word is not shared if it has a section.
-    let only =
-        "worker.health = \"127.0.0.1:0\"\n[lanes.default]\ncapacity = 1\n[lanes.x]\ncapacity = 2";
+    let own = "[lanes.default]\ncapacity = 1\n[lanes.x]\ncapacity = 2";
     assert_eq!(
-        shape(only),
-        [(lanes(&["default"]), 1, true), (lanes(&["x"]), 2, false)]
+        shape(own),
+        [
+            r#"worker-default: 1 of ["default"], no port"#,
+            r#"worker-x: 2 of ["x"], no port"#
+        ]
     );
-    let none = "worker.lanes = []\n[lanes.x]\ncapacity = 2";
-    assert_eq!(shape(none), [(lanes(&["x"]), 2, false)]);
+    let alone = "worker.lanes = []\nworker.health = \"[::1]:94\"\n[lanes.x]\ncapacity = 2";
+    assert_eq!(shape(alone), [r#"worker-x: 2 of ["x"], 94"#]);
 }
 
 #[test]

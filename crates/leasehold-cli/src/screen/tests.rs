@@ -50,3 +50,19 @@ fn a_refusal_says_what_why_and_what_to_do() {
         r#"{"schema":1,"error":{"exit":2,"what":"it is wrong","why":"it is so","remedy":"do that"}}"#
     );
 }
+
+#[test]
+fn what_all_is_wrong_is_told_line_by_line() {
+    let listing = ["a:1: one".to_owned(), "a:2: two\u{1b}".to_owned()];
+    let failure = Failure::usage("it is wrong")
+        .listing(listing)
+        .remedy("do that");
+    let text = anstream::adapter::strip_str(&refusal_lines(&failure)).to_string();
+    assert_eq!(
+        text,
+        "error: it is wrong\n  a:1: one\n  a:2: two\u{fffd}\n  try: do that"
+    );
+    let object: serde_json::Value =
+        serde_json::from_str(&refusal_object(&failure)).expect("an object");
+    assert_eq!(object["error"]["problems"][0], "a:1: one");
+}

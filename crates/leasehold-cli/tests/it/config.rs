@@ -228,6 +228,30 @@ fn a_variable_that_means_nothing_is_warned_of() {
 }
 
 #[test]
+fn a_kind_on_a_lane_without_a_worker_is_warned_of() {
+    let place = Place::new();
+    let text = "worker.lanes = [\"a\"]\n[lanes.b]\ncapacity = 1\n[kinds.A]\ncommand = [\"a\"]\n\
+                lane = \"a\"\n[kinds.B]\ncommand = [\"b\"]\nlane = \"b\"\n[kinds.C]\ncommand = [\"c\"]\n\
+                lane = \"c\"\n[kinds.D]\ncommand = [\"d\"]\n";
+    place.file("leasehold.toml", text);
+    let answer = place.json(&["config", "check"]);
+    let warnings = answer["warnings"].as_array().expect("warnings");
+    let [c, d] = warnings.as_slice() else {
+        panic!("{answer}");
+    };
+    let begins =
+        |text: &serde_json::Value, with| text.as_str().is_some_and(|t| t.starts_with(with));
+    assert!(
+        begins(c, "leasehold.toml:12: kinds.C.lane is c, and no worker"),
+        "{c}"
+    );
+    assert!(
+        begins(d, "default: kinds.D.lane is default, and no worker"),
+        "{d}"
+    );
+}
+
+#[test]
 fn the_database_of_the_file_counts_from_its_folder() {
     let place = Place::new();
     place.file("etc/leasehold.toml", "database = \"sqlite:jobs.db\"\n");

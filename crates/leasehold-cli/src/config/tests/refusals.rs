@@ -366,6 +366,18 @@ fn a_lane_that_cannot_be() {
 }
 
 #[test]
+fn a_lane_whose_worker_would_have_too_long_a_name() {
+    let name = "n".repeat(99);
+    let text = format!("[worker]\nname = {name:?}\n[lanes.a]\ncapacity = 1");
+    check(&[(
+        &text,
+        4,
+        "the worker of the lane a would be called",
+        "100 printable",
+    )]);
+}
+
+#[test]
 fn all_that_is_wrong_is_told_at_once_in_the_order_of_the_file() {
     let text = "[kinds.A]\ncommand = 5\nlane = \"a b\"\n[worker]\nlanes = [\"a b\", 5]\ncapacity = 0\nlease = 5\nlese = 5";
     let lines: Vec<String> = refusals(text)
