@@ -10,7 +10,7 @@ use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Su
 
 use crate::config::{Origin, Setting};
 use crate::failure::{EXIT_CODES, Failure};
-use crate::{bench, completions, config, demo, enqueue, health, items, migrate};
+use crate::{bench, completions, config, demo, enqueue, exec, health, items, migrate, run};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().effects(Effects::BOLD))
@@ -148,6 +148,9 @@ pub(crate) enum Command {
     Enqueue(enqueue::Arguments),
     #[command(visible_alias = "jobs")]
     Items(items::Arguments),
+    Run(run::Arguments),
+    Dev(run::dev::Arguments),
+    Exec(exec::Arguments),
     Migrate(migrate::Arguments),
     Health(health::Arguments),
     Bench(bench::Arguments),
@@ -164,6 +167,8 @@ impl Command {
         match self {
             // The demo tells its own story; a refused write is the point of it, not a warning.
             Self::Demo(_) | Self::DemoWorker(_) => "error",
+            // What a worker does is its business to tell.
+            Self::Run(_) | Self::Dev(_) => "info",
             _ => "warn",
         }
     }
@@ -177,7 +182,13 @@ impl Command {
             Self::Bench(_) => Some("the bench measures on databases of its own, made under --dir"),
             Self::Health(_) => Some("a worker is asked over HTTP, and no database is opened"),
             Self::Completions(_) => Some("a script is printed, and no database is opened"),
-            Self::Enqueue(_) | Self::Items(_) | Self::Migrate(_) | Self::Config(_) => None,
+            Self::Enqueue(_)
+            | Self::Items(_)
+            | Self::Run(_)
+            | Self::Dev(_)
+            | Self::Exec(_)
+            | Self::Migrate(_)
+            | Self::Config(_) => None,
         }
     }
 }

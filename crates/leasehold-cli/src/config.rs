@@ -16,7 +16,7 @@ use leasehold::{Kind, Lane, WorkerSettings};
 
 use crate::arguments::Common;
 use crate::failure::Failure;
-use crate::names::parse_lane;
+use crate::names::{parse_kind, parse_lane};
 use page::{Entry, Page, Table};
 use problem::{Complaint, Problem};
 
@@ -149,6 +149,27 @@ impl Config {
             }
         }
         workers
+    }
+
+    /// Leaves one kind: that of the file, or, with a command, that command in this folder.
+    pub(crate) fn only(&mut self, kind: &str, command: &[String]) -> Result<(), Failure> {
+        let kind = parse_kind(kind)?;
+        let of_file = self.kinds.remove(&kind);
+        let config = match (of_file, command) {
+            (Some(config), []) => config,
+            (None, []) => {
+                return Err(Failure::usage(format!("there is no command for {kind}"))
+                    .because("none is given, and the file of settings has no section for the kind")
+                    .remedy(format!(
+                        "add one, as in `leasehold run {kind} -- python3 handler.py`"
+                    )));
+            }
+            (config, command) => config
+                .unwrap_or_else(|| KindConfig::within(Path::new("")))
+                .with_command(command),
+        };
+        self.kinds = BTreeMap::from([(kind, config)]);
+        Ok(())
     }
 
     /// The payload fields of the kind that nobody is shown.

@@ -8,7 +8,8 @@
 //! - [`config`]: the file `leasehold.toml`, and what stands over it.
 //! - [`database`]: the one place that looks at a database URL.
 //! - [`screen`]: how answers are printed. [`failure`]: how refusals are.
-//! - [`enqueue`], [`items`], [`migrate`], [`health`], [`completions`]: one module per command.
+//! - [`enqueue`], [`items`], [`exec`], [`migrate`], [`health`], [`completions`]: one module per command.
+//! - [`init`]: what falls to PID 1.
 //! - [`demo`]: real work, three workers, one killed and one frozen.
 
 mod arguments;
@@ -18,13 +19,17 @@ mod config;
 mod database;
 mod demo;
 mod enqueue;
+mod exec;
 mod failure;
 mod health;
+mod init;
 mod items;
 mod migrate;
 mod names;
 mod payload;
+mod run;
 mod screen;
+mod stops;
 mod telling;
 mod when;
 
@@ -82,6 +87,9 @@ fn run(arguments: Arguments, screen: &Screen) -> Result<Answer, Failure> {
         Command::Enqueue(arguments) => enqueue::run(&arguments, common, screen),
         Command::Items(arguments) => items::run(arguments, common, screen),
         Command::Bench(arguments) => bench::run(&arguments, screen),
+        Command::Exec(arguments) => exec::run(&arguments, common, screen),
+        Command::Run(arguments) => run::run(&arguments, common, screen),
+        Command::Dev(arguments) => run::dev::run(&arguments, common, screen),
         Command::Migrate(arguments) => migrate::run(&arguments, common, screen),
         Command::Health(arguments) => health::run(&arguments, screen),
         Command::Config(arguments) => config::command::run(&arguments, common, screen),

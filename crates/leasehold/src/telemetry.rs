@@ -302,6 +302,23 @@ impl Metrics {
             .sum()
     }
 
+    /// In what held items may end for the worker, as the label `outcome` has it.
+    pub fn outcomes() -> impl Iterator<Item = &'static str> {
+        Verdict::ALL.into_iter().map(Verdict::name)
+    }
+
+    /// How many held items of any kind ended so.
+    pub fn finished_as(&self, outcome: &str) -> u64 {
+        let label = format!("outcome=\"{outcome}\"");
+        self.encode()
+            .lines()
+            .filter_map(|line| line.strip_prefix("leasehold_items_finished_total{"))
+            .filter_map(|sample| sample.rsplit_once("} "))
+            .filter(|(labels, _)| labels.split(',').any(|one| one == label))
+            .filter_map(|(_, count)| count.parse::<u64>().ok())
+            .sum()
+    }
+
     pub(crate) fn claimed(&self, items: usize) {
         self.claimed.inc_by(items as u64);
     }

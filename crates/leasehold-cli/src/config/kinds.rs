@@ -159,8 +159,15 @@ fn one(section: &Table<'_>, folder: &Path) -> Option<KindConfig> {
 }
 
 impl KindConfig {
+    /// The same, for that command in this folder.
+    pub(super) fn with_command(mut self, words: &[String]) -> Self {
+        self.command = Setting::of(words.to_vec());
+        self.directory = Setting::of(PathBuf::from("."));
+        self
+    }
+
     /// The defaults, of a file in the folder.
-    fn within(folder: &Path) -> Self {
+    pub(super) fn within(folder: &Path) -> Self {
         let retry = RetryPolicy::default();
         Self {
             command: Setting::default(),

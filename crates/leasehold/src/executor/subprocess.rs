@@ -303,7 +303,8 @@ impl<'r> Talk<'r> {
             stdout,
             stderr,
         } = finished;
-        tracing::debug!(item = %self.item().id, %ending, "a command has ended");
+        let (id, kind, attempt) = (self.item().id, &self.item().kind, self.run.attempt());
+        tracing::info!(item = %id, %kind, attempt, "a command {ending}");
         if let ChildEnding::SpawnFailed(SpawnFailure::System { reason }) = ending {
             return Ending::Outcome(self.not_begun(reason));
         }

@@ -1,0 +1,271 @@
+//! `leasehold run`: the worker that needs no code. Claims items and runs each as its kind's command.
+//!
+//! [`crew`] makes the workers from the settings; [`dev`] starts them again when the file changes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::core::Clock as _;
+use leasehold::{Idleness, Metrics, Stopper, SystemClock, WorkerError};
+use leasehold_fence::{Fence, StartError};
+use serde::Serialize;
+
+use crate::arguments::Common;
+use crate::config::{Config, WorkerFlags};
+use crate::failure::{Answer, Failure};
+use crate::init;
+use crate::screen::{SCHEMA, Screen};
+use crate::stops::Stops;
+use crew::Crew;
+
+mod crew;
+pub(crate) mod dev;
+
+/// Run a worker: claim items and run each as the command of its kind.
+///
+/// Kinds and their commands stand in the file of settings; without one, name a kind and its command
+/// here. A command gets the item's payload and runs under a lease: if the worker loses it, dies or is
+/// frozen, every process of the command is killed before anybody else may take the item.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:
+  leasehold run                                   every kind of leasehold.toml
+  leasehold run HELLO -- python3 hello.py         one kind, and no file
+  leasehold run --until-empty                     end when there is nothing to do
+
+TERM or Ctrl-C drains: what runs is asked to end, and items that are not done are handed back. A second
+one does not wait.",
+    after_long_help = "Examples:
+  leasehold run                                   every kind of leasehold.toml
+  leasehold run HELLO -- python3 hello.py         one kind, and no file
+  leasehold run --until-empty                     end when there is nothing to do
+
+TERM or Ctrl-C drains: what runs is asked to end, and items that are not done are handed back. A second
+one does not wait.
+
+Exits with 0 after a drain, 1 if too many runs did not end, so that the process has to be replaced.
+
+With --json the log is one JSON object a line, and at the end standard output has one object: {\"schema\", \
+\"worker\": [id, …], \"finished\": {outcome: count, …}, \"abandoned\"}, where abandoned counts the items that \
+could not be handed back in time: they are recovered when their leases are over."
+)]
+pub(crate) struct Arguments {
+    /// Only this kind: of the file of settings, or with its command after --.
+    kind: Option<String>,
+
+    /// End when nothing is due any more. What waits for a later time is left.
+    #[arg(
+        long,
+        env = "LEASEHOLD_RUN_UNTIL_EMPTY",
+        action = clap::ArgAction::SetTrue,
+        value_parser = clap::builder::FalseyValueParser::new()
+    )]
+    until_empty: bool,
+
+    #[command(flatten)]
+    worker: WorkerFlags,
+
+    /// The command of the kind, and its arguments. It runs in this folder.
+    #[arg(last = true, value_name = "CMD", requires = "kind")]
+    command: Vec<String>,
+}
+
+pub(crate) fn run(
+    arguments: &Arguments,
+    common: &Common,
+    screen: &Screen,
+) -> Result<Answer, Failure> {
+    let config = arguments.config(common)?;
+    with_runtime(async {
+        let mut stops = listen()?;
+        let fence = start_fence()?;
+        let reaping = tokio::spawn(init::reap_orphans(fence.clone()));
+        let crew = Crew::of(&config, &fence)?;
+        crew.introduce(screen);
+        let ended = work(
+            crew,
+            &mut stops,
+            arguments.until_empty,
+            std::future::pending(),
+        )
+        .await;
+        reaping.abort();
+        fence.close();
+        let (summary, _) = ended?;
+        summary.show(screen)
+    })
+}
+
+impl Arguments {
+    /// The settings, for the kinds that are asked for.
+    fn config(&self, common: &Common) -> Result<Config, Failure> {
+        let mut config = Config::load_for_worker(common, &self.worker)?;
+        if let Some(kind) = &self.kind {
+            config.only(kind, &self.command)?;
+        }
+        Ok(config)
+    }
+}
+
+/// Runs handlers of the library; commands only need their outputs read.
+fn with_runtime<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(READERS)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed("the runtime did not start").because(error))?
+        .block_on(command)
+}
+
+/// Threads that read what commands write; the commands are processes of their own.
+const READERS: usize = 2;
+
+fn listen() -> Result<Stops, Failure> {
+    Stops::listen().map_err(|error| Failure::failed("signals cannot be listened to").because(error))
+}
+
+fn start_fence() -> Result<Fence, Failure> {
+    Fence::start().map_err(|error: StartError| {
+        Failure::failed("no command can be run here")
+            .because(error)
+            .remedy("`leasehold doctor` looks at what commands need")
+    })
+}
+
+/// Why the workers were asked to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reason {
+    /// By a person or the platform, or by themselves.
+    Asked,
+    /// There is nothing to do.
+    Empty,
+    /// They are to be started anew.
+    Changed,
+}
+
+/// Runs the workers until they have drained: when asked to, when there is nothing to do if they are to
+/// end then, or when `changed` completes.
+async fn work(
+    crew: Crew,
+    stops: &mut Stops,
+    until_empty: bool,
+    changed: impl Future<Output = ()>,
+) -> Result<(Summary, Reason), Failure> {
+    let stopper = Stopper::new();
+    let begun = SystemClock.elapsed();
+    let (metrics, idle, ids) = (crew.metrics(), crew.idleness(), crew.ids());
+    let running = crew.run(&stopper);
+    let empty = all_idle(idle);
+    tokio::pin!(running, empty, changed);
+    let mut reason = None;
+    let drained = loop {
+        tokio::select! {
+            drained = &mut running => break drained,
+            () = stops.next() => {
+                reason = Some(Reason::Asked);
+                stopper.stop();
+            }
+            () = &mut empty, if until_empty && reason.is_none() => {
+                reason = Some(Reason::Empty);
+                stopper.stop();
+            }
+            () = &mut changed, if reason.is_none() => {
+                reason = Some(Reason::Changed);
+                stopper.stop();
+            }
+        }
+    };
+    let abandoned = drained.map_err(|error| not_well(&error))?;
+    let summary = Summary {
+        workers: ids,
+        metrics,
+        abandoned,
+        took: SystemClock.elapsed().since(begun),
+    };
+    Ok((summary, reason.unwrap_or(Reason::Asked)))
+}
+
+/// Completes when all workers are idle at once.
+async fn all_idle(mut workers: Vec<Idleness>) {
+    loop {
+        for worker in &mut workers {
+            worker.reached().await;
+        }
+        if workers.iter().all(Idleness::is_idle) {
+            return;
+        }
+        // One that was idle has found something in the meantime.
+        tokio::task::yield_now().await;
+    }
+}
+
+fn not_well(error: &WorkerError) -> Failure {
+    let failure = Failure::failed("a worker did not end well").because(error);
+    match error {
+        WorkerError::Stuck { .. } => failure
+            .remedy("start it again; the items it held are recovered when their leases are over"),
+        _ => failure,
+    }
+}
+
+/// What the workers did.
+struct Summary {
+    workers: Vec<String>,
+    metrics: Vec<Arc<Metrics>>,
+    abandoned: usize,
+    took: Duration,
+}
+
+#[derive(Serialize)]
+struct Document {
+    schema: u32,
+    worker: Vec<String>,
+    finished: serde_json::Map<String, serde_json::Value>,
+    abandoned: usize,
+}
+
+impl Summary {
+    fn show(self, screen: &Screen) -> Result<Answer, Failure> {
+        let finished = self.finished();
+        if screen.is_json() {
+            let finished = finished
+                .iter()
+                .map(|(name, count)| ((*name).to_owned(), (*count).into()));
+            let document = Document {
+                schema: SCHEMA,
+                worker: self.workers,
+                finished: finished.collect(),
+                abandoned: self.abandoned,
+            };
+            screen.object(&document)?;
+            return Ok(Answer::Yes);
+        }
+        let mut parts: Vec<String> = finished
+            .iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(name, count)| format!("{count} {}", name.replace('_', " ")))
+            .collect();
+        if parts.is_empty() {
+            parts.push("nothing was done".to_owned());
+        }
+        if self.abandoned > 0 {
+            parts.push(format!("{} left to expire", self.abandoned));
+        }
+        let took = leasehold::core::time::short_length(self.took);
+        screen.talk(&format!("drained after {took}: {}", parts.join(", ")));
+        Ok(Answer::Yes)
+    }
+
+    /// How many items left the workers, by outcome.
+    fn finished(&self) -> Vec<(&'static str, u64)> {
+        Metrics::outcomes()
+            .map(|outcome| {
+                let counts = self
+                    .metrics
+                    .iter()
+                    .map(|metrics| metrics.finished_as(outcome));
+                (outcome, counts.sum())
+            })
+            .collect()
+    }
+}

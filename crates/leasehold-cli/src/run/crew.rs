@@ -1,0 +1,250 @@
+//! The workers of one process: made from the settings, run and ended together.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use leasehold::core::rules::RetryPolicy;
+use leasehold::{
+    Beat, HealthPort, Idleness, Kind, KindSettings, Metrics, Program, QueueSource, Redaction,
+    Stopper, Stores, Subprocess, Worker, WorkerError, WorkerSettings,
+};
+use leasehold_fence::protocol::RegisteredErrors;
+use leasehold_fence::{Environment, Fence};
+
+use crate::config::{Config, KindConfig};
+use crate::database::Database;
+use crate::failure::Failure;
+use crate::screen::Screen;
+
+/// Workers about to run: checked, their port bound, nothing claimed yet.
+pub(super) struct Crew {
+    workers: Vec<Member>,
+    /// Of several workers; one alone has its own.
+    port: Option<HealthPort>,
+    introduction: String,
+}
+
+struct Member {
+    name: String,
+    lanes: String,
+    worker: Worker<QueueSource, Arc<Subprocess>>,
+}
+
+impl Crew {
+    /// Opens the queue, which is made if there is none, and prepares a worker for the lanes that share
+    /// a capacity and one for each that has its own.
+    pub(super) fn of(config: &Config, fence: &Fence) -> Result<Self, Failure> {
+        if config.kinds.is_empty() {
+            return Err(Failure::usage("there is nothing to run")
+                .because("no kind of work has a command")
+                .remedy(
+                    "add a section [kinds.HELLO] with a command to leasehold.toml, or try \
+                     `leasehold run HELLO -- python3 hello.py`",
+                ));
+        }
+        let executor = Arc::new(executor(&config.kinds, fence)?);
+        let database = Database::of(config)?;
+        let stores = database.open_or_create()?.stores().clone();
+        let settings = config.workers();
+        let port = shared_port(config, &settings)?;
+        let workers: Result<Vec<Member>, Failure> = settings
+            .into_iter()
+            .map(|settings| Member::of(settings, &stores, &executor))
+            .collect();
+        let workers = workers?;
+        let kinds: Vec<&str> = config.kinds.keys().map(Kind::as_str).collect();
+        let lanes: Vec<&str> = workers.iter().map(|member| member.lanes.as_str()).collect();
+        let introduction = format!(
+            "runs {} from {} of {database}; Ctrl-C drains",
+            kinds.join(", "),
+            lanes.join("; "),
+        );
+        Ok(Self {
+            workers,
+            port,
+            introduction,
+        })
+    }
+
+    /// Says what is about to run.
+    pub(super) fn introduce(&self, screen: &Screen) {
+        if !screen.is_json() {
+            screen.talk(&self.introduction);
+        }
+    }
+
+    pub(super) fn ids(&self) -> Vec<String> {
+        let workers = self.workers.iter();
+        workers
+            .map(|member| member.worker.id().to_string())
+            .collect()
+    }
+
+    pub(super) fn metrics(&self) -> Vec<Arc<Metrics>> {
+        let workers = self.workers.iter();
+        workers.map(|member| member.worker.metrics()).collect()
+    }
+
+    pub(super) fn idleness(&self) -> Vec<Idleness> {
+        let workers = self.workers.iter();
+        workers.map(|member| member.worker.idleness()).collect()
+    }
+
+    /// Runs all of them until they have drained; if one ends before its time, the others are asked to
+    /// go, too. Answers how many items could not be handed back.
+    pub(super) async fn run(self, stopper: &Stopper) -> Result<usize, WorkerError> {
+        let _serving = self.port.map(|port| {
+            let answers: Vec<(String, Arc<Beat>, Arc<Metrics>)> = self
+                .workers
+                .iter()
+                .map(|member| {
+                    let worker = &member.worker;
+                    (member.name.clone(), worker.beat(), worker.metrics())
+                })
+                .collect();
+            Serving::begin(port.serve(answers))
+        });
+        let runs = self.workers.into_iter().map(|member| async {
+            let ended = member.worker.run(stopper.clone()).await;
+            stopper.stop();
+            ended
+        });
+        let ended = join_all(runs).await;
+        ended.into_iter().try_fold(0, |abandoned, end| {
+            end.map(|drained| abandoned + drained.abandoned)
+        })
+    }
+}
+
+impl Member {
+    fn of(
+        settings: WorkerSettings,
+        stores: &Stores,
+        executor: &Arc<Subprocess>,
+    ) -> Result<Self, Failure> {
+        let lanes: Vec<&str> = settings.lanes.iter().map(leasehold::Lane::as_str).collect();
+        let lanes = match lanes.as_slice() {
+            [lane] => format!("lane {lane}"),
+            lanes => format!("lanes {}", lanes.join(", ")),
+        };
+        let name = settings.name.clone();
+        let worker = Worker::new(QueueSource::new(stores.clone()), executor.clone(), settings)
+            .map_err(|error| not_made(&error))?;
+        Ok(Self {
+            name,
+            lanes,
+            worker,
+        })
+    }
+}
+
+fn not_made(error: &WorkerError) -> Failure {
+    let failure = Failure::usage("the worker cannot be started").because(error);
+    match error {
+        WorkerError::Port { .. } => {
+            failure.remedy("stop what listens there, or choose another with --health")
+        }
+        _ => failure.remedy(
+            "correct the settings; `leasehold config show --origin` says where they come from",
+        ),
+    }
+}
+
+/// The port for several workers of one process; one alone binds its own.
+fn shared_port(config: &Config, workers: &[WorkerSettings]) -> Result<Option<HealthPort>, Failure> {
+    match (config.worker.settings.health, workers) {
+        (Some(address), [_, _, ..]) => HealthPort::bind(address)
+            .map(Some)
+            .map_err(|error| not_made(&WorkerError::Port { address, error })),
+        _ => Ok(None),
+    }
+}
+
+/// A port served on a thread of its own until this is dropped, so that nothing can starve it.
+struct Serving {
+    stop: Option<tokio::sync::oneshot::Sender<()>>,
+}
+
+impl Serving {
+    fn begin(serve: impl Future<Output = ()> + Send + 'static) -> Self {
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let started = std::thread::Builder::new()
+            .name("leasehold-health".to_owned())
+            .spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .enable_all()
+                    .build();
+                match runtime {
+                    Ok(runtime) => runtime.block_on(async {
+                        tokio::select! {
+                            () = serve => {}
+                            _ = stopped => {}
+                        }
+                    }),
+                    Err(error) => tracing::error!(%error, "the health port cannot be served"),
+                }
+            });
+        if let Err(error) = started {
+            tracing::error!(%error, "the health port cannot be served");
+        }
+        Self { stop: Some(stop) }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            // It may have ended by itself.
+            let _ = stop.send(());
+        }
+    }
+}
+
+fn executor(kinds: &BTreeMap<Kind, KindConfig>, fence: &Fence) -> Result<Subprocess, Failure> {
+    kinds.iter().try_fold(
+        Subprocess::new(fence.clone()),
+        |executor, (kind, config)| {
+            let settings = KindSettings {
+                retry: RetryPolicy {
+                    base: config.retry_base.value,
+                    cap: config.retry_cap.value,
+                    jitter: config.retry_jitter.value,
+                },
+                time_limit: config.time_limit.value,
+            };
+            Ok(executor.handle(kind.clone(), program(kind, config)?, settings))
+        },
+    )
+}
+
+/// What runs the items of a kind, by its section of the settings.
+fn program(kind: &Kind, config: &KindConfig) -> Result<Program, Failure> {
+    let refused = |error: &dyn std::fmt::Display| {
+        Failure::usage(format!("the command of {kind} cannot be run")).because(error)
+    };
+    let environment =
+        Environment::from_parent(&config.environment.value).map_err(|error| refused(&error))?;
+    let directory =
+        std::path::absolute(&config.directory.value).map_err(|error| refused(&error))?;
+    let errors = config.errors.iter();
+    let errors = RegisteredErrors::new(errors.map(|(name, error)| (name, error.value)))
+        .map_err(|error| refused(&error))?;
+    let (name, arguments) = config
+        .command
+        .value
+        .split_first()
+        .ok_or_else(|| refused(&"it is empty"))?;
+    let mut program = Program::new(name, directory, environment)
+        .with_arguments(arguments)
+        .with_channel(config.request.value)
+        .with_result(config.result.value)
+        .with_errors(errors)
+        .with_redaction(Redaction::new(&config.redact.value))
+        .with_output_bytes_max(config.stdout_bytes_max.value, config.stderr_bytes_max.value);
+    if config.no_new_privileges.value {
+        program = program.without_new_privileges();
+    }
+    Ok(program)
+}
