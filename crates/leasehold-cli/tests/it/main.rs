@@ -3,6 +3,7 @@
 mod config;
 mod demo;
 mod enqueue;
+mod exec;
 #[cfg(test)]
 mod harness;
 #[cfg(test)]
