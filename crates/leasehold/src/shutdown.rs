@@ -28,6 +28,11 @@ impl Stopper {
             .send_modify(|requests| *requests = requests.saturating_add(1));
     }
 
+    /// Whether it was asked at all.
+    pub fn was_asked(&self) -> bool {
+        *self.requests.borrow() > 0
+    }
+
     /// What was asked so far counts too: a request that came before the worker ran is not lost.
     pub(crate) fn subscribe(&self) -> Requests {
         Requests {

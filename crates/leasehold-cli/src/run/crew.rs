@@ -108,7 +108,10 @@ impl Crew {
         });
         let runs = self.workers.into_iter().map(|member| async {
             let ended = member.worker.run(stopper.clone()).await;
-            stopper.stop();
+            // Asked again, the others would not wait for what still runs.
+            if !stopper.was_asked() {
+                stopper.stop();
+            }
             ended
         });
         let ended = join_all(runs).await;

@@ -66,6 +66,15 @@ struct Pass {
     unfinished: bool,
 }
 
+impl Pass {
+    /// Nothing was moved, and nothing stood in the way: no news to anybody.
+    const fn found_nothing(&self) -> bool {
+        let recovered = self.requeued + self.dead + self.cancelled + self.orphaned;
+        let tidied = self.audited + self.purged;
+        recovered + tidied == 0 && self.errors == 0 && !self.unfinished
+    }
+}
+
 impl<S: Source> Sweep<S> {
     /// Sweeps until told to stop; a pass under way is dropped between or within its statements.
     pub(super) async fn run(self, stop: CancellationToken) {
@@ -116,6 +125,13 @@ impl<S: Source> Sweep<S> {
         ring.held_off = ring.held_off.or(Some(began)).filter(|_| waits);
         let length = self.clock.elapsed().since(began);
         self.metrics.swept(length, pass.requeued, pass.purged);
+        if pass.found_nothing() {
+            tracing::debug!(
+                milliseconds = length.as_millis(),
+                "swept, and found nothing"
+            );
+            return recovers;
+        }
         tracing::info!(
             milliseconds = length.as_millis(),
             orgs = pass.orgs,
