@@ -146,9 +146,13 @@ impl Child {
         let mut is_over = false;
         let mut out_chunk = vec![0; CHUNK_BYTES];
         let mut err_chunk = vec![0; CHUNK_BYTES];
+        let mut has_begun = false;
         let report = loop {
             tokio::select! {
-                report = reported(&self.control.warden) => break report,
+                report = reported(&self.control.warden) => match report {
+                    Some(Report::Begun) => has_begun = true,
+                    report => break report,
+                },
                 read = next(&mut self.stdout, &mut out_chunk) => {
                     if stdout.push(&out_chunk[..read]) && !is_over {
                         is_over = true;
@@ -173,7 +177,11 @@ impl Child {
         });
         let ending = match report {
             Some(report) => self.ending(report, is_over),
-            None => std::future::pending().await,
+            None if has_begun => std::future::pending().await,
+            // It was lost on its way to a warden, and nothing ever executed.
+            None => Ending::SpawnFailed(SpawnFailure::System {
+                reason: "it was lost on its way to a warden".to_owned(),
+            }),
         };
         Finished {
             ending,
@@ -188,7 +196,8 @@ impl Child {
         };
         match report {
             Report::NotStarted(failed) => Ending::SpawnFailed(self.command.failure(failed)),
-            Report::WardenLost => Ending::WardenLost,
+            // The first of the two is no end, and was taken in before.
+            Report::Begun | Report::WardenLost => Ending::WardenLost,
             Report::Ended { cause, status } => match (cause, status) {
                 // It heard the request and ended by itself, or was faster than the kill.
                 (_, Status::Exited(_)) | (None, _) if is_over => too_large,

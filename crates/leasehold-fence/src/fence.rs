@@ -277,8 +277,8 @@ fn start_spawner(program: &Path, ready: usize) -> Result<Spawner, StartError> {
         .spawn()
         .map_err(refused("the spawner cannot be started"))?;
     let process = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    let process = process
-        .ok_or_else(|| refused("the spawner has no number")(Errno::SRCH.into()))?;
+    let process =
+        process.ok_or_else(|| refused("the spawner has no number")(Errno::SRCH.into()))?;
     let (end, gone) = sync_channel::<Infallible>(0);
     // Somebody must wait for it, or its number stays taken.
     std::thread::Builder::new()

@@ -191,14 +191,19 @@ impl Spawner {
 
     fn spawn(&mut self) -> io::Result<(Pid, OwnedFd)> {
         let (own, far) = wire::pair()?;
-        let child = enter::command(&Role::Warden(self.groups.clone()))
+        let mut child = enter::command(&Role::Warden(self.groups.clone()))
             .stdin(Stdio::from(far))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        let pid = pid.ok_or(Errno::SRCH)?;
-        let ended = pidfd_open(pid, PidfdFlags::empty())?;
+        let watched = pid.map(|pid| (pid, pidfd_open(pid, PidfdFlags::empty())));
+        let Some((pid, Ok(ended))) = watched else {
+            // Out of descriptors, most likely. One that cannot be watched is of no use.
+            child.kill()?;
+            child.wait()?;
+            return Err(Errno::MFILE.into());
+        };
         self.wardens.insert(pid, Warden { ended, run: None });
         Ok((pid, own))
     }

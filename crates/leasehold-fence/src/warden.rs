@@ -232,6 +232,11 @@ impl<'a> Supervision<'a> {
         if run.watch.look(Deadline::now(), calendar_offset()) == Act::Kill {
             return run.end();
         }
+        // A run of which its caller never heard cannot have begun. One that cannot be told is gone.
+        if wire::send(run.caller, &Report::Begun, &[]).is_err() {
+            run.watch.orphaned();
+            return run.end();
+        }
         let beside: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
         if let Err(error) = wire::send(&run.stage.socket, &start, &beside) {
             return give_up(run.stage, &error);

@@ -67,9 +67,12 @@ pub(crate) enum Status {
     Signalled(i32),
 }
 
-/// The end of a run, told once, when nothing of it executes any more.
+/// What a caller is told of its run. All but the first are the end of it, told once, when nothing of it
+/// executes any more.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) enum Report {
+    /// From here on something may execute.
+    Begun,
     Ended {
         cause: Option<Cause>,
         status: Status,
@@ -139,9 +142,10 @@ pub(crate) fn receive<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<Rece
         let mut beside = RecvAncillaryBuffer::new(&mut space);
         let mut into = [IoSliceMut::new(&mut bytes)];
         match recvmsg(&socket, &mut into, &mut beside, flags) {
-            Err(Errno::INTR) => {}
+            // The other side went without reading all that was sent to it. It is told once, ahead of
+            // what that side had sent, which may be a report.
+            Err(Errno::INTR | Errno::CONNRESET) => {}
             Err(Errno::AGAIN) => return Ok(Received::Nothing),
-            Err(Errno::CONNRESET) => return Ok(Received::Closed),
             Err(error) => return Err(error.into()),
             Ok(received) => {
                 let messages = beside.drain().filter_map(|message| match message {
