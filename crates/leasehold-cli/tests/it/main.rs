@@ -11,3 +11,4 @@ mod health;
 mod help;
 mod items;
 mod migrate;
+mod readme;
