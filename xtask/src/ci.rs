@@ -4,7 +4,7 @@
 //! with its reason in the closing report, never silently.
 
 use std::io::{BufRead as _, BufReader};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -37,6 +37,10 @@ const STEPS: &[Step] = &[
     Step {
         name: "deny",
         run: deny,
+    },
+    Step {
+        name: "sdk",
+        run: sdk,
     },
     Step {
         name: "clippy",
@@ -116,6 +120,32 @@ fn deny(workspace: &Workspace) -> Result<Verdict> {
     // network.
     succeed(cargo(&workspace.root).args(["deny", "check", "licenses", "bans", "sources"]))?;
     Ok(Verdict::Passed)
+}
+
+fn sdk(workspace: &Workspace) -> Result<Verdict> {
+    let mut command = Command::new(workspace.root.join("scripts/test-sdk"));
+    command.current_dir(&workspace.root).stdout(Stdio::piped());
+    let line = shown(&command);
+    println!("$ {line}");
+    let mut child = command
+        .spawn()
+        .with_context(|| format!("cannot start `{line}`"))?;
+    // Its last line says what was tested and what was skipped.
+    let mut summary = String::new();
+    if let Some(stdout) = child.stdout.take() {
+        for text in BufReader::new(stdout).split(b'\n') {
+            let text = text.context("cannot read what the tests of the SDKs report")?;
+            summary = String::from_utf8_lossy(&text).into_owned();
+            println!("{summary}");
+        }
+    }
+    let status = child
+        .wait()
+        .with_context(|| format!("cannot wait for `{line}`"))?;
+    if !status.success() {
+        bail!("`{line}` failed ({status})");
+    }
+    Ok(Verdict::PassedWith(summary))
 }
 
 fn clippy(workspace: &Workspace) -> Result<Verdict> {

@@ -100,9 +100,7 @@ def run_file(
     return Ending(child.returncode, child.stdout, child.stderr.decode("utf-8"))
 
 
-def _environment(
-    request: object, more: dict[str, str], hide_pydantic: bool
-) -> dict[bytes, bytes]:
+def _environment(request: object, more: dict[str, str], hide_pydantic: bool) -> dict[bytes, bytes]:
     environment = {
         name: value
         for name, value in os.environb.items()

@@ -42,9 +42,7 @@ class Results(unittest.TestCase):
         ]:
             with self.subTest(body=body):
                 ending = run(handler(body))
-                self.assertEqual(
-                    (ending.code, ending.object, ending.stderr), (0, expected, "")
-                )
+                self.assertEqual((ending.code, ending.object, ending.stderr), (0, expected, ""))
 
     def test_what_may_not_be_returned_is_a_failure(self) -> None:
         ending = run(handler("return {'a': [1, float('nan')]}"))
@@ -124,8 +122,10 @@ class Results(unittest.TestCase):
 class Errors(unittest.TestCase):
     def test_class_name_message_and_traceback(self) -> None:
         ending = run(
-            handler("raise UnsupportedAsset('no \"such\" type:\\n\\tü')",
-                    "class UnsupportedAsset(Exception): pass")
+            handler(
+                "raise UnsupportedAsset('no \"such\" type:\\n\\tü')",
+                "class UnsupportedAsset(Exception): pass",
+            )
         )
         self.assertEqual(
             (ending.code, ending.object),
@@ -143,7 +143,11 @@ class Errors(unittest.TestCase):
             ("raise GeneratorExit('left')", "GeneratorExit", "left"),
             ("import sys\nsys.stderr.close()\nraise OSError('late')", "OSError", "late"),
             ("import os\nos.close(2)\nraise OSError('late')", "OSError", "late"),
-            ("import sys\nsys.stdout = sys.stderr = None\nraise OSError('late')", "OSError", "late"),
+            (
+                "import sys\nsys.stdout = sys.stderr = None\nraise OSError('late')",
+                "OSError",
+                "late",
+            ),
         ]:
             with self.subTest(body=body):
                 unsayable = (
@@ -173,9 +177,7 @@ class Errors(unittest.TestCase):
                 + "return {}"
             )
         )
-        self.assertEqual(
-            (tidied.code, tidied.object["reason"]), (75, "stopped half way")
-        )
+        self.assertEqual((tidied.code, tidied.object["reason"]), (75, "stopped half way"))
 
 
 class Parking(unittest.TestCase):
@@ -237,10 +239,16 @@ class TheWayOut(unittest.TestCase):
         )
 
     def test_a_forked_copy_reports_nothing(self) -> None:
-        for end in ("raise OSError('in the copy')", "return {'copy': True}", "park('copy', 1)"):
+        for end, code in [
+            ("raise OSError('in the copy')", 1),
+            ("return {'copy': True}", 0),
+            ("park('copy', 1)", 1),
+        ]:
             with self.subTest(end=end):
                 self.leaves_well(
-                    f"import os\npid = os.fork()\nif not pid:\n    {end}\nos.waitpid(pid, 0)"
+                    f"import os\npid = os.fork()\nif not pid:\n    {end}\n"
+                    "print('copy ended', os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))",
+                    f"copy ended {code}\n",
                 )
 
     def test_a_worker_that_no_longer_reads(self) -> None:

@@ -89,9 +89,7 @@ class WhereItComesFrom(unittest.TestCase):
                     parse(dict, raw)
 
     def refused(self, ending: Ending, words: str) -> None:
-        self.assertEqual(
-            (ending.code, ending.object["error"]), (1, "ValidationError"), ending
-        )
+        self.assertEqual((ending.code, ending.object["error"]), (1, "ValidationError"), ending)
         self.assertIn(words, ending.object["message"])
         self.assertIn("Traceback", ending.stderr)
 
@@ -100,9 +98,7 @@ class PlainTypes(unittest.TestCase):
     """Without pydantic; the runs with it are in `ModelTypes`."""
 
     def test_a_worker_request(self) -> None:
-        ending = run(
-            UPLOAD, {"asset_upload_type": " atmos ", "other": 1}, hide_pydantic=True
-        )
+        ending = run(UPLOAD, {"asset_upload_type": " atmos ", "other": 1}, hide_pydantic=True)
         self.assertEqual(
             (ending.code, ending.object), (0, {"type": "atmos", "tries": 3, "tags": []})
         )
@@ -170,7 +166,9 @@ class PlainTypes(unittest.TestCase):
         self.assertEqual((ending.code, ending.object), (0, {"id": 7, "rush": False}))
 
     def test_a_dataclass_with_others_inside(self) -> None:
-        order = parse(Order, b'{"id": 7, "lines": [{"sku": " x ", "price": 2}], "ref": "a", "u": 1}')
+        order = parse(
+            Order, b'{"id": 7, "lines": [{"sku": " x ", "price": 2}], "ref": "a", "u": 1}'
+        )
         self.assertEqual(order, Order(7, [Line("x", 2.0)], ref="a"))
         self.assertIs(type(order.lines[0].price), float)
 
@@ -235,9 +233,7 @@ class ModelTypes(unittest.TestCase):
     REQUEST = {"asset_upload_type": "atmos", "bucket": "b", "key": "k.wav"}
 
     def test_a_handler_from_before_runs_with_its_import_line_changed(self) -> None:
-        ending = run_file(
-            HANDLERS / "placement.py", {**self.REQUEST, "task_token": "opaque"}
-        )
+        ending = run_file(HANDLERS / "placement.py", {**self.REQUEST, "task_token": "opaque"})
         self.assertEqual((ending.code, ending.stdout), (0, b'{"is_valid":true}'))
         self.assertEqual(ending.stderr, "")
 
@@ -270,9 +266,7 @@ class ModelTypes(unittest.TestCase):
             """,
             {"asset_upload_type": "atmos", "extra": 1},
         )
-        self.assertEqual(
-            ending.object, {"refused": "ValidationError", "extra": False}
-        )
+        self.assertEqual(ending.object, {"refused": "ValidationError", "extra": False})
 
     def test_no_value_of_the_request_is_in_the_error(self) -> None:
         ending = run(UPLOAD, {"asset_upload_type": "", "tries": "hunter2"})

@@ -1,12 +1,13 @@
 """The child side of Leasehold: one process, one request, one result.
 
 `run_handler(RequestType, handler)` reads the request that the worker gave this process, calls the
-handler, and reports what came of it in the form the worker reads: the result, the error, or the wish
-to be tried again later (`park`). `progress` says how far the run has come, `context` which run it is.
+handler, and reports what came of it in the form the worker reads: the result, the error, or the
+wish to be tried again later (`park`). `progress` says how far the run has come, `context` which run
+it is.
 
-Nothing here needs another package. `WorkerRequest` is a pydantic model where pydantic 2 is installed
-and a plain class where it is not; pydantic is imported when `WorkerRequest` is asked for, and never
-otherwise.
+Nothing here needs another package. `WorkerRequest` is a pydantic model where pydantic 2 is
+installed and a plain class where it is not; pydantic is imported when `WorkerRequest` is asked for,
+and never otherwise.
 """
 
 from __future__ import annotations
@@ -38,13 +39,14 @@ __all__ = [
 def __getattr__(name: str) -> object:
     # Late, because what these two need takes longer to import than everything else here.
     if name == "NonEmptyStr":
-        from ._fields import NonEmptyStr as value
+        from . import _fields
+
+        globals()[name] = _fields.NonEmptyStr
     elif name == "WorkerRequest":
-        value = _worker_request()
+        globals()[name] = _worker_request()
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = value
-    return value
+    return globals()[name]
 
 
 def _worker_request() -> type:

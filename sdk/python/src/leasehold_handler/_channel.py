@@ -29,9 +29,7 @@ def progress(percent: float, note: str = "") -> None:
     characters. Raises nothing else: a worker that no longer reads does not end the run.
     """
     if isinstance(percent, bool) or not isinstance(percent, (int, float)):
-        raise TypeError(
-            f"progress: percent is a number from 0 to 100, not {percent!r}"
-        )
+        raise TypeError(f"progress: percent is a number from 0 to 100, not {percent!r}")
     whole = 0 if math.isnan(percent) else math.floor(min(max(percent, 0), 100))
     line = encode_words({"percent": whole, "note": str(note)[:NOTE_CHARS_MAX]})
     say(f"leasehold:progress {line.decode()}\n")
@@ -94,9 +92,8 @@ def _leave(code: int) -> NoReturn:
 
     def leave_late() -> None:
         time.sleep(EXIT_HOOKS_SECONDS)
-        say(
-            f"leasehold_handler: exit hooks took over {EXIT_HOOKS_SECONDS:g} s and were left behind\n"
-        )
+        limit = f"{EXIT_HOOKS_SECONDS:g} s"
+        say(f"leasehold_handler: exit hooks took over {limit} and were left behind\n")
         os._exit(code)
 
     try:

@@ -108,7 +108,7 @@ def _values(
     return values
 
 
-def _declared(request_type: type) -> list[tuple[str, Any, object]]:
+def _declared(request_type: Any) -> list[tuple[str, Any, object]]:
     """Name, annotation and default of each field."""
     hints = typing.get_type_hints(request_type, include_extras=True)
     if not issubclass(request_type, WorkerRequest):
@@ -146,7 +146,7 @@ def _checked(value: Any, annotation: Any, path: str, problems: list[str]) -> Any
         if not any(value == one and type(value) is type(one) for one in arguments):
             problems.append(f"{path} is none of {', '.join(map(repr, arguments))}")
         return value
-    expected = type(None) if annotation is None else origin or annotation
+    expected: Any = type(None) if annotation is None else origin or annotation
     if expected in _NAMES:
         if expected is float and type(value) is int:
             try:
@@ -156,12 +156,13 @@ def _checked(value: Any, annotation: Any, path: str, problems: list[str]) -> Any
                 return value
         if type(value) is not expected:
             problems.append(f"{path} is {_name(type(value))}, not {_name(expected)}")
-        elif expected is list and arguments:
+            return value
+        if expected is list and arguments:
             return [
                 _checked(inner, arguments[0], f"{path}[{at}]", problems)
                 for at, inner in enumerate(value)
             ]
-        elif expected is dict and arguments:
+        if expected is dict and arguments:
             return {
                 key: _checked(inner, arguments[1], f"{path}.{key}", problems)
                 for key, inner in value.items()

@@ -13,6 +13,4 @@ class WorkerRequest(pydantic.BaseModel):
     """Base of request types: frozen, and fields that the type does not name are ignored."""
 
     # An error travels into logs and dead letters, where the values of a request do not belong.
-    model_config = pydantic.ConfigDict(
-        frozen=True, extra="ignore", hide_input_in_errors=True
-    )
+    model_config = pydantic.ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)

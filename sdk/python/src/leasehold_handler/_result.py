@@ -81,9 +81,7 @@ def _to_json(result: Any) -> str:
         return _checked_model_json(kind, lambda: result.json(ensure_ascii=False))
     value = _to_value(result)
     try:
-        return json.dumps(
-            value, ensure_ascii=False, allow_nan=False, separators=(",", ":")
-        )
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
         what = _offender(value)
         raise MalformedResult(
@@ -109,7 +107,7 @@ def _refuse_constant(name: str) -> None:
     raise MalformedResult(f"the result holds {name}, which JSON has no form for")
 
 
-def _to_value(result: Any) -> dict[object, object]:
+def _to_value(result: Any) -> dict[Any, Any]:
     if hasattr(type(result), "__dataclass_fields__"):
         import dataclasses
 

@@ -60,16 +60,16 @@ def run_handler(request_type: Any, handler: Any = None, /) -> NoReturn:
     """Runs the handler on the request of this process, reports how it ended, and exits.
 
     `request_type` is a pydantic model, a dataclass, a `WorkerRequest` or `dict`; without one the
-    handler is given a `dict`. The handler returns a pydantic model, a dataclass or a mapping; it may
-    be an `async` function.
+    handler is given a `dict`. The handler returns a pydantic model, a dataclass or a mapping; it
+    may be an `async` function.
 
     - From here on standard output belongs to the result: prints, C libraries and subprocesses write
       to standard error instead. What printed before and left Python's buffer cannot be taken back,
       so import noisy packages inside the handler.
     - An exception becomes a failure under its class name, with the traceback on standard error.
       `SystemExit` and `KeyboardInterrupt` pass through and end the process as they always do.
-    - A run that is to be stopped gets SIGTERM first and SIGKILL after a grace. Nothing is done about
-      SIGTERM here: install a handler of your own where there is something to tidy up.
+    - A run that is to be stopped gets SIGTERM first and SIGKILL after a grace. Nothing is done
+      about SIGTERM here: install a handler of your own where there is something to tidy up.
     - It does not return. Once the result is written, exit hooks run for at most five seconds, and
       threads that are still running are not waited for.
     """
@@ -113,9 +113,7 @@ def _say_traceback(error: BaseException) -> None:
     import traceback
 
     try:
-        text = "".join(
-            traceback.format_exception(type(error), error, error.__traceback__)
-        )
+        text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     except Exception as failure:
         text = f"{type(error).__name__} (no traceback: {type(failure).__name__})\n"
     say(text)
