@@ -44,9 +44,6 @@ async fn run() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let runtime = tokio::runtime::Runtime::new()?;
-    let end = runtime.block_on(run());
-    runtime.shutdown_background(); // does not wait for handlers that block
-    end
+fn main() -> std::process::ExitCode {
+    leasehold::main(run)
 }

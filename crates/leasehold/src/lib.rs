@@ -6,7 +6,8 @@
 //! - [`Client`] enqueues, looks, cancels, retries.
 //! - [`Work`] names a kind of payload; a [`Handler`] (any `async fn(W, Run)`) runs it.
 //! - [`Worker`] claims from a [`Source`] ([`QueueSource`]) and runs on an [`Executor`]
-//!   ([`InProcess`]).
+//!   ([`InProcess`] for handlers of this program, [`Subprocess`] for commands in any language).
+//! - [`main`] is the entry of a program that runs one.
 //!
 //! Stores are opened by their own crates, such as `leasehold-sqlite`.
 
@@ -14,6 +15,7 @@ mod audit;
 pub mod client;
 mod clock;
 mod config;
+mod entry;
 mod executor;
 mod handler;
 mod health;
@@ -27,6 +29,7 @@ pub mod worker;
 pub use client::{Client, ClientError, Enqueue, Explanation};
 pub use clock::SystemClock;
 pub use config::{SettingsError, WorkerSettings};
+pub use entry::main;
 pub use executor::{
     Beside, Executor, InProcess, KindTwice, Program, Redaction, Running, Subprocess,
 };
