@@ -9,7 +9,6 @@ the values of a request do not belong.
 from __future__ import annotations
 
 import copy
-import dataclasses
 import typing
 from typing import Annotated, Any, ClassVar
 
@@ -28,6 +27,8 @@ class _NotEmpty:
 _NOT_EMPTY = _NotEmpty()
 
 NonEmptyStr = Annotated[str, _NOT_EMPTY]
+
+_MISSING = object()
 
 _NAMES = {
     str: "text",
@@ -68,7 +69,7 @@ class WorkerRequest:
 def is_buildable(request_type: object) -> bool:
     """Whether `build` can make one of these."""
     return isinstance(request_type, type) and (
-        issubclass(request_type, WorkerRequest) or dataclasses.is_dataclass(request_type)
+        issubclass(request_type, WorkerRequest) or hasattr(request_type, "__dataclass_fields__")
     )
 
 
@@ -101,7 +102,7 @@ def _values(
         here = f"{path}.{name}" if path else name
         if name in fields:
             values[name] = _checked(fields[name], annotation, here, problems)
-        elif default is dataclasses.MISSING:
+        elif default is _MISSING:
             problems.append(f"{here} is missing")
         elif issubclass(request_type, WorkerRequest):
             values[name] = copy.deepcopy(default)
@@ -112,20 +113,21 @@ def _declared(request_type: Any) -> list[tuple[str, Any, object]]:
     """Name, annotation and default of each field."""
     hints = typing.get_type_hints(request_type, include_extras=True)
     if not issubclass(request_type, WorkerRequest):
+        # Only here: whoever has no dataclasses need not wait for their import.
+        from dataclasses import MISSING, fields
+
         return [
             (
                 field.name,
                 hints[field.name],
-                # Which of the two it is matters to the constructor alone.
-                field.default
-                if field.default_factory is dataclasses.MISSING
-                else field.default_factory,
+                # A dataclass fills in its own defaults; here it matters that there is one.
+                _MISSING if field.default is field.default_factory is MISSING else None,
             )
-            for field in dataclasses.fields(request_type)
+            for field in fields(request_type)
             if field.init
         ]
     return [
-        (name, annotation, getattr(request_type, name, dataclasses.MISSING))
+        (name, annotation, getattr(request_type, name, _MISSING))
         for name, annotation in hints.items()
         if not name.startswith("_") and typing.get_origin(annotation) is not ClassVar
     ]
