@@ -71,6 +71,13 @@ fn tried(folder: &Path) -> io::Result<bool> {
     Ok(has_switch)
 }
 
+/// Within what a process's number is its own: two containers may share a group and not their numbers.
+fn numbering() -> String {
+    let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    let name = namespace.to_string_lossy();
+    name.chars().filter(char::is_ascii_digit).collect()
+}
+
 /// A run's own group.
 #[derive(Debug)]
 pub(crate) struct Group {
@@ -81,14 +88,22 @@ impl Group {
     /// Makes one for the run of that warden.
     pub(crate) fn create(parent: &Path, warden: Pid) -> io::Result<Self> {
         let group = Self::of(parent, warden);
-        fs::create_dir(&group.folder)?;
+        fs::create_dir(&group.folder).or_else(|error| {
+            // Left by a warden of that number that was killed together with its spawner. Refused if
+            // something executes in it.
+            if error.kind() == io::ErrorKind::AlreadyExists {
+                group.remove()?;
+                return fs::create_dir(&group.folder);
+            }
+            Err(error)
+        })?;
         Ok(group)
     }
 
     /// The one that was made for the run of that warden.
     pub(crate) fn of(parent: &Path, warden: Pid) -> Self {
         Self {
-            folder: parent.join(format!("leasehold-run-{warden}")),
+            folder: parent.join(format!("leasehold-run-{}-{warden}", numbering())),
         }
     }
 

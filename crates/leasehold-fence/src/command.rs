@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::Errno;
 
 /// A command, and what it may use.
 ///
@@ -243,7 +244,12 @@ fn push(bytes: &mut Vec<u8>, text: &OsStr) -> io::Result<()> {
 
 /// A file in memory with this content, to be read from its beginning.
 pub(crate) fn in_memory(name: &std::ffi::CStr, bytes: &[u8]) -> io::Result<OwnedFd> {
-    let mut file = File::from(memfd_create(name, MemfdFlags::CLOEXEC)?);
+    // A system may insist on knowing that it is not to be executed; an older one does not know the word.
+    let file = match memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL) {
+        Err(Errno::INVAL) => memfd_create(name, MemfdFlags::CLOEXEC),
+        made => made,
+    };
+    let mut file = File::from(file?);
     file.write_all(bytes)?;
     file.rewind()?;
     // Reopened, so that whoever reads it cannot write to it.

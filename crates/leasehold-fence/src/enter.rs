@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::Pid;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
 use crate::{spawner, stage, warden};
 
@@ -106,9 +106,12 @@ pub(crate) fn command_of(program: &Path, role: &Role) -> Command {
 /// Hears the signals that end a process and does nothing about them. A service manager sends them to
 /// every process of a service; the caller is the one to act on them. What is executed from here hears
 /// them as ever.
+///
+/// Among them is the one of a child's end: whoever inherited that it be ignored could not learn how a
+/// child had ended, and its number would be free at once.
 pub(crate) fn ignore_signals() {
     let ignored = Arc::new(AtomicBool::new(false));
-    for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2] {
+    for signal in [SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2] {
         // Where it cannot be had, the caller still sees the end of this process.
         let _ = signal_hook::flag::register(signal, ignored.clone());
     }

@@ -39,6 +39,9 @@ pub(crate) fn run(idle: usize) {
     let Ok(caller) = fcntl_dupfd_cloexec(stdin(), 3) else {
         return;
     };
+    // What the caller itself inherited without knowing goes no further. Nobody else runs in this
+    // process that could open something at the same time.
+    close_fds::set_fds_cloexec(3, &[]);
     let _ = set_name(c"fence-spawner");
     enter::ignore_signals();
     // Fails only for one that is in a session of its own already.

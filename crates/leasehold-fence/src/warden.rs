@@ -21,8 +21,8 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus, getpid, kill_process_group,
-    pidfd_open, set_child_subreaper, setsid, waitid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus, getpgid, getpid, kill_process,
+    kill_process_group, pidfd_open, set_child_subreaper, setsid, waitid,
 };
 use rustix::stdio::stdin;
 use rustix::thread::set_name;
@@ -53,7 +53,7 @@ pub(crate) fn run(groups: Option<&Path>) {
         .and_then(|()| Stage::spawn(groups));
     let Some(caller) = adopted(&spawner) else {
         if let Ok(stage) = stage {
-            stage.end_tree();
+            remove(stage.end_tree().1);
         }
         return;
     };
@@ -99,18 +99,31 @@ fn supervise(caller: &OwnedFd, stage: Stage) {
             }
             Ok(Received::Nothing) => wait_for(caller),
             Ok(Received::Closed) | Err(_) => {
-                stage.end_tree();
+                remove(stage.end_tree().1);
                 return;
             }
         }
     };
     // A caller that is gone need not be told.
     let _ = wire::send(caller, &report.0, &[]);
-    if let Some(group) = report.1 {
-        // Where it is not empty after all, it stays for a person to look at.
-        let _ = group.remove();
+    remove(report.1);
+}
+
+/// Removes a run's control group when nothing executes in it any more.
+fn remove(group: Option<Group>) {
+    let Some(group) = group else { return };
+    // The system may count a process as there a moment longer than it can be waited for. Where the
+    // group is not empty after all, it stays for a person to look at.
+    for _ in 0..REMOVALS_MAX {
+        if group.remove().is_ok() {
+            return;
+        }
+        tree::pause(PAUSE_MIN);
     }
 }
+
+/// Such a moment is far shorter than so many pauses together.
+const REMOVALS_MAX: usize = 50;
 
 /// The process that becomes the command.
 struct Stage {
@@ -136,7 +149,13 @@ impl Stage {
         let ended = pidfd_open(pid, PidfdFlags::empty())?;
         let group = groups
             .and_then(|groups| Group::create(groups, getpid()).ok())
-            .filter(|group| group.take(pid).is_ok());
+            .and_then(|group| {
+                if group.take(pid).is_err() {
+                    remove(Some(group));
+                    return None;
+                }
+                Some(group)
+            });
         Ok(Self {
             pid,
             ended,
@@ -149,8 +168,10 @@ impl Stage {
     fn end_tree(self) -> (Status, Option<Group>) {
         let mut pause = PAUSE_MIN;
         loop {
-            // Its number is its group's, and nobody else's as long as it is not reaped.
+            // Its number is its group's, and nobody else's as long as it is not reaped. It may have
+            // left that group for one of its children's.
             let _ = kill_process_group(self.pid, Signal::KILL);
+            let _ = kill_process(self.pid, Signal::KILL);
             if let Some(group) = &self.group {
                 group.kill();
             }
@@ -247,6 +268,7 @@ impl<'a> Supervision<'a> {
     }
 
     fn watch_over(mut self) -> (Report, Option<Group>) {
+        let mut reap_at = Deadline::now().plus(REAP_EVERY);
         loop {
             // First what the caller has said: a deadline that was pushed in time counts, however late
             // this process comes to read it.
@@ -259,10 +281,12 @@ impl<'a> Supervision<'a> {
                 Act::Wait => {}
             }
             self.set_timer();
-            let tick = Timespec {
-                tv_sec: REAP_SECONDS,
-                tv_nsec: 0,
-            };
+            let now = Deadline::now();
+            if reap_at <= now {
+                tree::reap_ended(&[self.stage.pid]);
+                reap_at = now.plus(REAP_EVERY);
+            }
+            let tick = reap_at.minus(now.since_boot()).to_timespec();
             let mut waited_for = [
                 PollFd::new(&self.stage.ended, PollFlags::IN),
                 PollFd::new(self.caller, PollFlags::IN),
@@ -271,14 +295,11 @@ impl<'a> Supervision<'a> {
                 PollFd::new(&self.stage.socket, PollFlags::IN),
             ];
             let count = if self.is_staged { 5 } else { 4 };
-            let woken = poll(&mut waited_for[..count], Some(&tick));
+            if poll(&mut waited_for[..count], Some(&tick)).is_err() {
+                continue;
+            }
             let [ended, _, _, calendar, stage] =
                 waited_for.map(|descriptor| !descriptor.revents().is_empty());
-            match woken {
-                Ok(0) => tree::reap_ended(&[self.stage.pid]),
-                Ok(_) => {}
-                Err(_) => continue,
-            }
             if self.is_staged && (stage || ended) {
                 match wire::receive::<NotStarted>(&self.stage.socket) {
                     Ok(Received::Message(failed, _)) => {
@@ -317,10 +338,16 @@ impl<'a> Supervision<'a> {
     }
 
     fn terminate(&self) {
-        // One that has ended in the meantime needs no asking.
-        let _ = kill_process_group(self.stage.pid, Signal::TERM);
-        // A command that was stopped could not hear it.
-        let _ = kill_process_group(self.stage.pid, Signal::CONT);
+        let command = self.stage.pid;
+        // A command that was stopped could not hear the first of them.
+        for signal in [Signal::TERM, Signal::CONT] {
+            // One that has ended in the meantime needs no asking.
+            let _ = kill_process_group(command, signal);
+            // It may have left its group; asked twice, it might take that for impatience.
+            if getpgid(Some(command)).is_ok_and(|group| group != command) {
+                let _ = kill_process(command, signal);
+            }
+        }
     }
 
     fn end(self) -> (Report, Option<Group>) {
@@ -350,8 +377,9 @@ impl<'a> Supervision<'a> {
     }
 }
 
-/// Orphans that ended by themselves are reaped this often while the command runs.
-const REAP_SECONDS: i64 = 5;
+/// Orphans that ended by themselves are reaped this often while the command runs: seldom enough to cost
+/// nothing, and often enough that they do not use up the system's numbers.
+const REAP_EVERY: Duration = Duration::from_secs(2);
 
 /// Fires when the calendar is set, and never otherwise.
 fn calendar_alarm() -> rustix::io::Result<OwnedFd> {
