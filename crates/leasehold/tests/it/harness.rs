@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use leasehold::core::store::events::{Entry, Stream};
 use leasehold::core::store::work::{
-    ClaimRequest, Claimed, Enqueued, Hints, Renewal, Renewed, Settled, Settlement,
+    ClaimRequest, Claimed, Hints, Renewal, Renewed, Settled, Settlement,
 };
 use leasehold::core::{BootTime, Clock, OrgId, WorkerId};
 use leasehold::{
@@ -21,6 +21,8 @@ use leasehold_testkit::fault::Faults;
 use leasehold_testkit::probe::Journal;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinHandle;
+
+pub(crate) use crate::yard::{inserted, pass};
 
 /// No wait of a case outlasts this, in virtual time.
 const PATIENCE: Duration = Duration::from_mins(20);
@@ -233,13 +235,6 @@ pub(crate) fn leased(lease: Duration) -> WorkerSettings {
     }
 }
 
-pub(crate) fn inserted(fate: Enqueued) -> ItemId {
-    match fate {
-        Enqueued::Inserted(item) => item.id,
-        fate => panic!("not inserted: {fate:?}"),
-    }
-}
-
 /// A worker that runs.
 pub(crate) struct Started {
     pub(crate) stopper: Stopper,
@@ -308,11 +303,6 @@ impl Started {
         let value = page.lines().find_map(|line| line.strip_prefix(&series));
         value.map_or(0, |value| value.parse().unwrap())
     }
-}
-
-/// Lets virtual time pass: the runtime skips to it once nothing else is to be done.
-pub(crate) async fn pass(time: Duration) {
-    let _ = tokio::time::timeout(time, std::future::pending::<()>()).await;
 }
 
 /// Looks every so often until there is an answer, for as long as [`PATIENCE`].

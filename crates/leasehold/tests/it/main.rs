@@ -42,4 +42,10 @@ mod fencing;
 #[cfg(test)]
 mod harness;
 #[cfg(test)]
+#[path = "../processes/losses.rs"]
+mod losses;
+#[cfg(test)]
 mod trouble;
+#[cfg(test)]
+#[path = "../processes/yard.rs"]
+mod yard;

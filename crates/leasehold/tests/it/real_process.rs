@@ -6,4 +6,3 @@ mod frozen;
 mod killed;
 mod locked;
 mod role;
-mod yard;

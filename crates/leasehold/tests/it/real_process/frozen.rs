@@ -6,9 +6,8 @@ use futures_util::future::join_all;
 use leasehold::Status;
 use rustix::process::Signal;
 
-use super::role::{Step, millis};
-use super::yard::{Process, Yard, few_or, within};
-use crate::harness::pass;
+use super::role::Step;
+use crate::yard::{Process, Role, Yard, few_or, millis, pass, within};
 
 const LIMIT: Duration = Duration::from_mins(1);
 
@@ -65,7 +64,7 @@ async fn slowed(cycle: DutyCycle) -> usize {
     let yard = Yard::new();
     let (lease_ms, item_ms) = few_or((1_000, 3_000), (2_000, 10_000));
     let id = yard.enqueue(&Step { ms: item_ms }).await;
-    let slow = Process::start(&super::role::Role {
+    let slow = Process::start(&Role {
         lease_ms,
         capacity: 1,
         ..yard.role("slow")
@@ -74,7 +73,7 @@ async fn slowed(cycle: DutyCycle) -> usize {
         (!yard.began(id).is_empty()).then_some(())
     })
     .await;
-    let steady = Process::start(&super::role::Role {
+    let steady = Process::start(&Role {
         lease_ms,
         poll_ms: 20,
         ..yard.role("steady")

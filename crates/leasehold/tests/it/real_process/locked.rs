@@ -9,9 +9,8 @@ use leasehold::core::store::work::{Filter, Page as ListPage};
 use leasehold::{ItemId, Status};
 use rusqlite::Connection;
 
-use super::role::{Role, Step, millis};
-use super::yard::{Page, Process, Yard, few_or, within};
-use crate::harness::pass;
+use super::role::Step;
+use crate::yard::{Page, Process, Role, Yard, few_or, millis, pass, within};
 
 /// How long things take, in a long run as LITE-1 has them, and a fifth of that otherwise.
 struct Scale {
@@ -25,7 +24,7 @@ struct Scale {
 
 /// An outside writer that holds the file's lock for a while.
 async fn hold_lock(yard: &Yard, time: Duration) {
-    let file = yard.store().path().to_owned();
+    let file = yard.role("outside").file();
     let writer = tokio::task::spawn_blocking(move || {
         let db = Connection::open(file).unwrap();
         db.busy_timeout(Duration::from_secs(10)).unwrap();
@@ -74,6 +73,19 @@ impl Reader {
         self.stop.store(true, Ordering::Relaxed);
         self.task.await.unwrap();
         self.reads.load(Ordering::Relaxed)
+    }
+}
+
+impl Page {
+    /// The store calls that failed, by operation.
+    fn store_errors(&self) -> Vec<(String, u64)> {
+        let prefix = "leasehold_store_errors_total{operation=\"";
+        let lines = self.0.lines().filter_map(|line| line.strip_prefix(prefix));
+        let errors = lines.filter_map(|line| {
+            let (operation, value) = line.split_once("\"} ")?;
+            Some((operation.to_owned(), value.parse().unwrap()))
+        });
+        errors.filter(|(_, count)| *count > 0).collect()
     }
 }
 

@@ -3,68 +3,37 @@
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
 
-use leasehold::{
-    HandlerError, InProcess, QueueSource, Run, Stopper, SystemClock, Work, Worker, WorkerSettings,
-};
-use leasehold_sqlite::{Durability, Options};
+use leasehold::{HandlerError, InProcess, ItemId, QueueSource, Run, Stopper, Work, Worker};
+use rustix::process::{Signal, getpid, kill_process};
 use serde::{Deserialize, Serialize};
 
-use crate::harness::pass;
+use crate::yard::{Page, Part, ROLE, Role, Yard, inserted, millis, pass};
 
-/// Says what a worker process does; without it the role is a test that passes.
-pub(super) const ROLE: &str = "LEASEHOLD_TEST_ROLE";
+impl Part for Role {
+    const ARGUMENTS: &[&str] = &["--exact", "real_process::role::worker", "--nocapture"];
 
-/// How a worker process is set up.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Role {
-    /// Holds the file, and what the process writes down.
-    pub(super) folder: PathBuf,
-    pub(super) name: String,
-    pub(super) capacity: u32,
-    pub(super) lease_ms: u64,
-    pub(super) sweep_ms: u64,
-    pub(super) poll_ms: u64,
-    pub(super) busy_ms: u64,
-}
-
-impl Role {
-    pub(super) fn file(&self) -> PathBuf {
-        self.folder.join("queue.db")
-    }
-
-    pub(super) fn settings(&self) -> WorkerSettings {
-        WorkerSettings {
-            name: self.name.clone(),
-            capacity: self.capacity,
-            lease: millis(self.lease_ms),
-            poll_interval: millis(self.poll_ms),
-            sweep_interval: millis(self.sweep_ms),
-            sweep_budget: millis(self.sweep_ms),
-            requeue_spread: Duration::ZERO,
-            drain_timeout: millis(2_000),
-            drain_kill: millis(2_000),
-            ..WorkerSettings::default()
-        }
-    }
-
-    pub(super) fn open(&self) -> QueueSource {
-        QueueSource::new(open(&self.file(), millis(self.busy_ms)).stores())
+    fn folder(&self) -> &Path {
+        &self.folder
     }
 }
 
-pub(super) const fn millis(ms: u64) -> Duration {
-    Duration::from_millis(ms)
-}
+impl Yard {
+    pub(super) fn diary(&self) -> Vec<Entry> {
+        Diary::of(self.folder.path()).entries()
+    }
 
-/// A file that survives a kill, and need not survive a power cut: the cases start no fire.
-pub(super) fn open(file: &Path, busy_timeout: Duration) -> Arc<leasehold_sqlite::SqliteStore> {
-    let options = Options::new(Arc::new(SystemClock))
-        .with_durability(Durability::Normal)
-        .with_busy_timeout(busy_timeout);
-    leasehold_sqlite::open(file, options).unwrap()
+    /// How often a run of the item was begun, and by which processes.
+    pub(super) fn began(&self, id: ItemId) -> Vec<u32> {
+        let id = id.to_string();
+        let entries = self.diary().into_iter();
+        let began = entries.filter(|entry| entry.what == "began" && entry.item == id);
+        began.map(|entry| entry.process).collect()
+    }
+
+    pub(super) async fn enqueue<W: Work + Sync>(&self, work: &W) -> ItemId {
+        inserted(self.client.enqueue(work).await.unwrap())
+    }
 }
 
 /// An item that takes so long, and listens.
@@ -136,6 +105,11 @@ impl Diary {
     }
 }
 
+/// Dies as by the out-of-memory killer: no unwinding, no destructor.
+fn kill_self() {
+    kill_process(getpid(), Signal::KILL).unwrap();
+}
+
 fn executor(diary: &Diary) -> InProcess {
     let step = {
         let diary = diary.clone();
@@ -167,7 +141,7 @@ fn executor(diary: &Diary) -> InProcess {
         let diary = diary.clone();
         move |_: Poison, run: Run| {
             diary.note("began", &run);
-            async { super::yard::kill_self() }
+            async { kill_self() }
         }
     };
     let executor = InProcess::new().handle::<Step>(step).unwrap();
@@ -189,12 +163,12 @@ fn worker() {
         .unwrap();
     runtime.block_on(async {
         let executor = executor(&Diary::of(&role.folder));
-        let worker = Worker::new(role.open(), executor, role.settings()).unwrap();
+        let source = QueueSource::new(role.stores());
+        let worker = Worker::new(source, executor, role.settings()).unwrap();
         let metrics = worker.metrics();
         let stopper = Stopper::new();
         stopper.on_signals().unwrap();
         worker.run(stopper).await.unwrap();
-        let page = role.folder.join(format!("metrics-{}", std::process::id()));
-        std::fs::write(page, metrics.encode()).unwrap();
+        Page::write(&role.folder, &metrics);
     });
 }
