@@ -10,6 +10,7 @@ use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Su
 
 use crate::config::{Origin, Setting};
 use crate::failure::{EXIT_CODES, Failure};
+use crate::telling::Lines;
 use crate::{bench, completions, config, demo, enqueue, exec, health, items, migrate, run};
 
 const STYLES: Styles = Styles::styled()
@@ -39,6 +40,17 @@ pub(crate) struct Arguments {
     pub(crate) common: Common,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Arguments {
+    /// What a line of the log is. A worker's log goes to programs as often as to people; what other
+    /// commands tell on the way is for people.
+    pub(crate) const fn log_lines(&self) -> Lines {
+        match self.command {
+            Command::Run(_) | Command::Dev(_) if self.common.json => Lines::Json,
+            _ => Lines::Text,
+        }
+    }
 }
 
 /// What every command takes.

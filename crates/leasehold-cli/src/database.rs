@@ -1,9 +1,12 @@
 //! The one place that looks at a database URL, and opens what it names.
 
 use std::fmt;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
+use leasehold::core::Clock as _;
 use leasehold::{Client, SystemClock};
 use leasehold_sqlite::{OpenError, Options};
 
@@ -15,6 +18,11 @@ use crate::failure::Failure;
 pub(crate) struct Database {
     path: PathBuf,
 }
+
+/// To create a file takes a few writes to the disk.
+const CREATION_PATIENCE: Duration = Duration::from_secs(3);
+/// How often is looked whether it is created.
+const CREATION_LOOK: Duration = Duration::from_millis(10);
 
 /// Schemes that people have good reason to try, and what to say to each.
 const NOT_YET: &[&str] = &["postgres", "postgresql"];
@@ -80,16 +88,36 @@ impl Database {
     /// Opens the file, and creates it if there is none. One of an older schema is left as it is, for a
     /// person to migrate: workers of an older build may be running on it.
     pub(crate) fn open_or_create(&self) -> Result<Client, Failure> {
-        if self.path.exists() {
-            self.open()
-        } else {
-            self.open_with(options())
+        if !self.path.exists() {
+            return self.open_with(options());
+        }
+        let begun = SystemClock.elapsed();
+        loop {
+            let as_it_is = options().without_creating().without_migrating();
+            match leasehold_sqlite::open(&self.path, as_it_is) {
+                // Somebody else, started at the same time, may be creating it just now.
+                Err(OpenError::Schema { .. })
+                    if self.is_young()
+                        && SystemClock.elapsed().since(begun) < CREATION_PATIENCE =>
+                {
+                    std::thread::park_timeout(CREATION_LOOK);
+                }
+                opened => return Ok(Client::single_tenant(opened.map_err(refusal)?.stores())?),
+            }
         }
     }
 
     fn open_with(&self, options: Options) -> Result<Client, Failure> {
         let store = leasehold_sqlite::open(&self.path, options).map_err(refusal)?;
         Ok(Client::single_tenant(store.stores())?)
+    }
+
+    /// Whether the file was written a moment ago; `false` where nobody can say.
+    fn is_young(&self) -> bool {
+        std::fs::metadata(&self.path).is_ok_and(|file| {
+            let age = SystemClock.now().as_second().saturating_sub(file.mtime());
+            age <= CREATION_PATIENCE.as_secs().cast_signed()
+        })
     }
 }
 

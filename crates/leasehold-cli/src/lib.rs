@@ -46,7 +46,11 @@ pub fn main() -> ExitCode {
         Err(error) => return unreadable(&error),
     };
     let screen = Screen::new(arguments.common.json);
-    let told = telling::begin(arguments.common.verbose, arguments.command.quiet_level());
+    let told = telling::begin(
+        arguments.common.verbose,
+        arguments.command.quiet_level(),
+        arguments.log_lines(),
+    );
     match told.and_then(|()| run(arguments, &screen)) {
         Ok(answer) => answer.exit().into(),
         Err(failure) => {

@@ -76,22 +76,11 @@ pub(crate) fn run(
     screen: &Screen,
 ) -> Result<Answer, Failure> {
     let config = arguments.config(common)?;
-    with_runtime(async {
-        let mut stops = listen()?;
-        let fence = start_fence()?;
-        let reaping = tokio::spawn(init::reap_orphans(fence.clone()));
-        let crew = Crew::of(&config, &fence)?;
+    fenced(async |fence, stops| {
+        let crew = Crew::of(&config, fence)?;
         crew.introduce(screen);
-        let ended = work(
-            crew,
-            &mut stops,
-            arguments.until_empty,
-            std::future::pending(),
-        )
-        .await;
-        reaping.abort();
-        fence.close();
-        let (summary, _) = ended?;
+        let forever = std::future::pending();
+        let (summary, _) = work(crew, stops, arguments.until_empty, forever).await?;
         summary.show(screen)
     })
 }
@@ -107,14 +96,25 @@ impl Arguments {
     }
 }
 
-/// Runs handlers of the library; commands only need their outputs read.
-fn with_runtime<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    tokio::runtime::Builder::new_multi_thread()
+/// Runs what works under a fence, with an ear for requests to stop; the processes that the fence needs are
+/// gone when it answers.
+fn fenced<T>(
+    body: impl AsyncFnOnce(&Fence, &mut Stops) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(READERS)
         .enable_all()
         .build()
-        .map_err(|error| Failure::failed("the runtime did not start").because(error))?
-        .block_on(command)
+        .map_err(|error| Failure::failed("the runtime did not start").because(error))?;
+    runtime.block_on(async {
+        let mut stops = listen()?;
+        let fence = start_fence()?;
+        let reaping = tokio::spawn(init::reap_orphans(fence.clone()));
+        let ended = body(&fence, &mut stops).await;
+        reaping.abort();
+        fence.close();
+        ended
+    })
 }
 
 /// Threads that read what commands write; the commands are processes of their own.
@@ -165,11 +165,11 @@ async fn work(
                 reason = Some(Reason::Asked);
                 stopper.stop();
             }
-            () = &mut empty, if until_empty && reason.is_none() => {
+            () = &mut empty, if until_empty && !stopper.was_asked() => {
                 reason = Some(Reason::Empty);
                 stopper.stop();
             }
-            () = &mut changed, if reason.is_none() => {
+            () = &mut changed, if !stopper.was_asked() => {
                 reason = Some(Reason::Changed);
                 stopper.stop();
             }
@@ -194,10 +194,13 @@ async fn all_idle(mut workers: Vec<Idleness>) {
         if workers.iter().all(Idleness::is_idle) {
             return;
         }
-        // One that was idle has found something in the meantime.
-        tokio::task::yield_now().await;
+        // One that was idle has found something in the meantime, or one has ended.
+        tokio::time::sleep(LOOK_AGAIN).await;
     }
 }
+
+/// Between two looks at workers that are not idle at once: nothing against how long a claim takes.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 fn not_well(error: &WorkerError) -> Failure {
     let failure = Failure::failed("a worker did not end well").because(error);
@@ -209,6 +212,7 @@ fn not_well(error: &WorkerError) -> Failure {
 }
 
 /// What the workers did.
+#[derive(Default)]
 struct Summary {
     workers: Vec<String>,
     metrics: Vec<Arc<Metrics>>,
@@ -225,6 +229,14 @@ struct Document {
 }
 
 impl Summary {
+    /// Counts in what others did after these.
+    fn add(&mut self, other: Self) {
+        self.workers.extend(other.workers);
+        self.metrics.extend(other.metrics);
+        self.abandoned += other.abandoned;
+        self.took += other.took;
+    }
+
     fn show(self, screen: &Screen) -> Result<Answer, Failure> {
         let finished = self.finished();
         if screen.is_json() {

@@ -9,8 +9,17 @@ use crate::failure::Failure;
 /// Which lines are shown, in the words of `tracing-subscriber`; stands over `-v`.
 pub(crate) const FILTER_VARIABLE: &str = "LEASEHOLD_LOG";
 
+/// What a line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lines {
+    /// For people.
+    Text,
+    /// One JSON object each, for programs.
+    Json,
+}
+
 /// Shows what the library tells, from `quiet` on, or more of it with `-v`.
-pub(crate) fn begin(verbose: u8, quiet: &str) -> Result<(), Failure> {
+pub(crate) fn begin(verbose: u8, quiet: &str, lines: Lines) -> Result<(), Failure> {
     let level = match verbose {
         0 => quiet,
         1 => "info",
@@ -27,9 +36,11 @@ pub(crate) fn begin(verbose: u8, quiet: &str) -> Result<(), Failure> {
     };
     let told = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal());
+        .with_writer(std::io::stderr);
     // Somebody else may have begun in the same process, as tests do; then theirs it is.
-    let _ = told.try_init();
+    let _ = match lines {
+        Lines::Text => told.with_ansi(std::io::stderr().is_terminal()).try_init(),
+        Lines::Json => told.json().flatten_event(true).try_init(),
+    };
     Ok(())
 }

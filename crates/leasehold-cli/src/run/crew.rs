@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use futures_util::future::join_all;
 use leasehold::core::rules::RetryPolicy;
@@ -12,6 +13,7 @@ use leasehold::{
 };
 use leasehold_fence::protocol::RegisteredErrors;
 use leasehold_fence::{Environment, Fence};
+use tokio::sync::oneshot;
 
 use crate::config::{Config, KindConfig};
 use crate::database::Database;
@@ -68,10 +70,16 @@ impl Crew {
         })
     }
 
-    /// Says what is about to run.
+    /// Says what is about to run, and where its health is told: whoever chose port 0 wants to know.
     pub(super) fn introduce(&self, screen: &Screen) {
         if !screen.is_json() {
             screen.talk(&self.introduction);
+        }
+        let shared = self.port.iter().filter_map(|port| port.address().ok());
+        let own = self.workers.iter();
+        let own = own.filter_map(|member| member.worker.health_address());
+        for address in shared.chain(own) {
+            tracing::info!(%address, "/healthz and /metrics are served");
         }
     }
 
@@ -167,12 +175,13 @@ fn shared_port(config: &Config, workers: &[WorkerSettings]) -> Result<Option<Hea
 
 /// A port served on a thread of its own until this is dropped, so that nothing can starve it.
 struct Serving {
-    stop: Option<tokio::sync::oneshot::Sender<()>>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Serving {
     fn begin(serve: impl Future<Output = ()> + Send + 'static) -> Self {
-        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let (stop, stopped) = oneshot::channel::<()>();
         let started = std::thread::Builder::new()
             .name("leasehold-health".to_owned())
             .spawn(move || {
@@ -189,10 +198,13 @@ impl Serving {
                     Err(error) => tracing::error!(%error, "the health port cannot be served"),
                 }
             });
-        if let Err(error) = started {
-            tracing::error!(%error, "the health port cannot be served");
+        let thread = started
+            .map_err(|error| tracing::error!(%error, "the health port cannot be served"))
+            .ok();
+        Self {
+            stop: Some(stop),
+            thread,
         }
-        Self { stop: Some(stop) }
     }
 }
 
@@ -201,6 +213,10 @@ impl Drop for Serving {
         if let Some(stop) = self.stop.take() {
             // It may have ended by itself.
             let _ = stop.send(());
+        }
+        // The port is closed when the thread has ended, a moment later, so that a successor can bind it.
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
         }
     }
 }

@@ -11,4 +11,8 @@ mod health;
 mod help;
 mod items;
 mod migrate;
+#[cfg(test)]
+mod process;
 mod readme;
+#[cfg(test)]
+mod run;
