@@ -11,7 +11,7 @@ use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Su
 use crate::config::{Origin, Setting};
 use crate::failure::{EXIT_CODES, Failure};
 use crate::telling::Lines;
-use crate::{bench, completions, config, demo, enqueue, exec, health, items, migrate, run};
+use crate::{bench, completions, config, demo, doctor, enqueue, exec, health, items, migrate, run};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().effects(Effects::BOLD))
@@ -165,6 +165,7 @@ pub(crate) enum Command {
     Exec(exec::Arguments),
     Migrate(migrate::Arguments),
     Health(health::Arguments),
+    Doctor(doctor::Arguments),
     Bench(bench::Arguments),
     Config(config::command::Arguments),
     Completions(completions::Arguments),
@@ -199,6 +200,7 @@ impl Command {
             | Self::Run(_)
             | Self::Dev(_)
             | Self::Exec(_)
+            | Self::Doctor(_)
             | Self::Migrate(_)
             | Self::Config(_) => None,
         }

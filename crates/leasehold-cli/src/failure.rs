@@ -29,7 +29,8 @@ Exit codes:
   0    done
   1    failed: it was tried, and did not work out
   2    usage: the arguments or the input are not acceptable; nothing was tried
-  3    no: there is no such item, it is not in a state for that, the schema is behind
+  3    no: there is no such item, it is not in a state for that, the schema is behind,
+       a run asks for a later one, the doctor found an error
   4    the database cannot be opened
   130  interrupted
 

@@ -8,7 +8,8 @@
 //! - [`config`]: the file `leasehold.toml`, and what stands over it.
 //! - [`database`]: the one place that looks at a database URL.
 //! - [`screen`]: how answers are printed. [`failure`]: how refusals are.
-//! - [`enqueue`], [`items`], [`exec`], [`migrate`], [`health`], [`completions`]: one module per command.
+//! - [`enqueue`], [`items`], [`exec`], [`migrate`], [`doctor`], [`health`], [`completions`]:
+//!   one module per command.
 //! - [`init`]: what falls to PID 1.
 //! - [`demo`]: real work, three workers, one killed and one frozen.
 
@@ -18,6 +19,7 @@ mod completions;
 mod config;
 mod database;
 mod demo;
+mod doctor;
 mod enqueue;
 mod exec;
 mod failure;
@@ -97,6 +99,7 @@ fn run(arguments: Arguments, screen: &Screen) -> Result<Answer, Failure> {
         Command::Migrate(arguments) => migrate::run(&arguments, common, screen),
         Command::Health(arguments) => health::run(&arguments, screen),
         Command::Config(arguments) => config::command::run(&arguments, common, screen),
+        Command::Doctor(_) => doctor::run(common, screen),
         Command::Completions(arguments) => completions::run(&arguments),
         Command::DemoWorker(arguments) => demo::work(&arguments),
     }

@@ -376,4 +376,66 @@ mod real_process {
             assert!(test_kill_process(pid(&line)).is_err(), "{line} is left");
         }
     }
+
+    /// Kills the spawner above it, so that its own warden and the one in waiting are handed to PID 1,
+    /// where the latter ends; and tells what is left of it.
+    const BEREAVED: &str = r#"
+        parent() { sed 's/.*) //' "/proc/$1/stat" | cut -d' ' -f2; }
+        warden=$(parent $$)
+        spawner=$(parent "$warden")
+        tries=0
+        until [ $tries = 1000 ]; do
+            waiting=$(tr ' ' '\n' < "/proc/$spawner/task/$spawner/children" | grep -vx "$warden")
+            if [ -n "$waiting" ]; then break; fi
+            sleep 0.01
+            tries=$((tries + 1))
+        done
+        kill -9 "$spawner"
+        until [ $tries = 1000 ] || [ ! -e "/proc/${waiting:?}" ]; do
+            sleep 0.01
+            tries=$((tries + 1))
+        done
+        left=$(sed 's/.*) //; s/ .*//' "/proc/$waiting/stat" 2>/dev/null)
+        echo "{\"parent\": $(parent "$warden"), \"left\": \"$left\"}""#;
+
+    #[test]
+    fn as_the_first_process_it_reaps_what_it_is_handed() {
+        let namespace = [
+            "--user",
+            "--map-root-user",
+            "--pid",
+            "--fork",
+            "--mount-proc",
+        ];
+        let mut probe = Command::new("unshare");
+        let can = probe.args(namespace).arg("true").output();
+        if !can.is_ok_and(|ended| ended.status.success()) {
+            assert!(std::env::var_os("CI").is_none(), "no namespaces here");
+            eprintln!("skipped: this user may make no user and PID namespaces");
+            return;
+        }
+        let place = Place::new();
+        let output = Command::new("unshare")
+            .args(namespace)
+            .args([
+                env!("CARGO_BIN_EXE_leasehold"),
+                "exec",
+                "SEND",
+                "--",
+                "sh",
+                "-c",
+                BEREAVED,
+            ])
+            .current_dir(place.path())
+            .env_clear()
+            .output()
+            .expect("the command");
+        let talk = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{talk}");
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout),
+            "{\"parent\": 1, \"left\": \"\"}\n",
+            "{talk}"
+        );
+    }
 }

@@ -2,7 +2,10 @@
 
 mod config;
 mod demo;
+#[cfg(test)]
+mod doctor;
 mod enqueue;
+#[cfg(test)]
 mod exec;
 #[cfg(test)]
 mod harness;
