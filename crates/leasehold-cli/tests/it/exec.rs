@@ -399,6 +399,7 @@ mod real_process {
         echo "{\"parent\": $(parent "$warden"), \"left\": \"$left\"}""#;
 
     #[test]
+    #[expect(clippy::print_stderr, reason = "a case that cannot be tried says so")]
     fn as_the_first_process_it_reaps_what_it_is_handed() {
         let namespace = [
             "--user",
