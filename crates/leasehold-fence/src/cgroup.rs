@@ -123,3 +123,6 @@ impl Group {
         fs::remove_dir(&self.folder)
     }
 }
+
+#[cfg(test)]
+mod tests;
