@@ -239,6 +239,9 @@ async fn execute(fence: &Fence, program: &Program, run: &Run, kill: &Cancellatio
     talk.ending(program, finished)
 }
 
+/// So much of the end of standard error is looked at: a few times what a message takes of it.
+const LAST_WORDS_BYTES: usize = 8 * protocol::MESSAGE_BYTES_MAX;
+
 /// What a child says on the way, and what is made of its last word.
 struct Talk<'r> {
     run: &'r Run,
@@ -308,7 +311,10 @@ impl<'r> Talk<'r> {
         if let ChildEnding::SpawnFailed(SpawnFailure::System { reason }) = ending {
             return Ending::Outcome(self.not_begun(reason));
         }
-        let last_words = stderr.tail(protocol::MESSAGE_BYTES_MAX);
+        // Masked before it is cut to what a message takes, or a secret might be cut and stay.
+        let enough = LAST_WORDS_BYTES + self.secrets.bytes_max();
+        let last_words = stderr.tail(enough);
+        let last_words = self.secrets.mask(&last_words);
         let answer = protocol::read(
             &ending,
             &stdout,
@@ -321,7 +327,8 @@ impl<'r> Talk<'r> {
             Answer::Done { result } => match result.as_deref().map(JsonObject::parse).transpose() {
                 Ok(result) => Outcome::Done { result },
                 Err(error) => {
-                    let failure = Failure::own(FailureCode::RESULT_INVALID, error.to_string());
+                    let message = self.short(&error.to_string());
+                    let failure = Failure::own(FailureCode::RESULT_INVALID, message);
                     Outcome::failed(failure.for_good())
                 }
             },
@@ -357,7 +364,7 @@ impl<'r> Talk<'r> {
         let diagnostics = error
             .diagnostics
             .as_deref()
-            .map(|text| self.secrets.mask(text));
+            .map(|text| self.secrets.mask_cut(text));
         let stdout = diagnostics.as_deref();
         let text = "a command failed";
         match error.level {

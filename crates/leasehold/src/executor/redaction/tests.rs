@@ -54,3 +54,52 @@ fn debug_shows_no_secret() {
     let shown = format!("{:?}", secrets(r#"{"password":"hunter22"}"#, &["password"]));
     assert!(!shown.contains("hunter22"), "{shown}");
 }
+
+#[test]
+fn a_secret_is_masked_however_it_is_written() {
+    let payload =
+        r#"{"p":"hun\"t\u00e4r","n":12345678901234567890123,"f":1.50e3,"c":"a\u0001bcd"}"#;
+    let secrets = secrets(payload, &["p", "n", "f", "c"]);
+    for said in [
+        "hun\"t\u{e4}r",
+        r#"hun\"t\u00e4r"#,
+        "hun\\\"t\u{e4}r",
+        "12345678901234567890123",
+        "1.50e3",
+        "a\\u{1}bcd",
+    ] {
+        assert_eq!(secrets.mask(&format!("<{said}>")), "<***>", "{said}");
+    }
+}
+
+#[test]
+fn each_line_of_a_secret_is_one() {
+    let secrets = secrets(r#"{"key":"first-line\n  second-line\r\nend"}"#, &["key"]);
+    assert_eq!(secrets.mask("got second-line"), "got ***");
+    assert_eq!(secrets.mask("the end"), "the end");
+    assert_eq!(
+        secrets.mask("first-line\n  second-line\nend"),
+        "***\n  ***\nend"
+    );
+}
+
+#[test]
+fn the_beginning_of_a_secret_is_masked_where_a_text_breaks_off() {
+    let secrets = secrets(r#"{"password":"correct-horse"}"#, &["password"]);
+    for (text, masked) in [
+        ("it was correct-h…", "it was ***…"),
+        (
+            "it was corr [… 17 bytes left out …]",
+            "it was *** [… 17 bytes left out …]",
+        ),
+        ("it was cor…", "it was cor…"),
+        ("it was correct-h", "it was correct-h"),
+        ("at redis://:pass…", "at redis://:***…"),
+        ("at http://host:8080…", "at http://host:8080…"),
+        ("a … b", "a … b"),
+    ] {
+        assert_eq!(secrets.mask(text), masked);
+    }
+    assert_eq!(secrets.mask_cut("it was correct-h"), "it was ***");
+    assert_eq!(secrets.mask_cut("all is well"), "all is well");
+}
