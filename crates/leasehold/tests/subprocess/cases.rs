@@ -6,9 +6,11 @@ use libtest_mimic::{Arguments, Trial};
 
 use crate::yard::ROLE;
 
+mod blocked;
 mod cast;
 mod crashing;
 mod custody;
+mod guards;
 mod losing;
 mod matrix;
 mod protocol;
@@ -42,6 +44,8 @@ pub(super) fn main() -> ExitCode {
         stopping::cases(),
         talking::cases(),
         protocol::cases(),
+        blocked::cases(),
+        guards::cases(),
     ];
     let cases = cases.into_iter().flatten().collect();
     libtest_mimic::run(&arguments, cases).exit_code()

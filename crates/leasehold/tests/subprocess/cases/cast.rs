@@ -9,8 +9,8 @@ use leasehold::core::rules::RetryPolicy;
 use leasehold::fence::protocol::{Channel, Level, RegisteredError, RegisteredErrors, ResultRule};
 use leasehold::fence::{Environment, Fence};
 use leasehold::{
-    ItemId, Kind, KindSettings, Program, QueueSource, Redaction, Stopper, Subprocess, WorkItem,
-    Worker, WorkerSettings,
+    Executor, InProcess, ItemId, Kind, KindSettings, Program, QueueSource, Redaction, Run, Stopper,
+    Subprocess, Work, WorkItem, Worker, WorkerSettings,
 };
 use leasehold_testkit::fault::Faults;
 use rustix::process::Signal;
@@ -215,13 +215,14 @@ pub(super) fn work(cast: &Cast) {
     let fence = Fence::start().unwrap();
     runtime.block_on(async {
         let source = QueueSource::new(faults.wrap(role.stores()));
-        let executor =
+        let commands =
             cast.commands
                 .iter()
                 .fold(Subprocess::new(fence.clone()), |executor, command| {
                     let kind = Kind::parse(&command.kind).unwrap();
                     executor.handle(kind, command.program(&role.folder), command.settings())
                 });
+        let executor = commands.beside(blocker(&role.folder)).unwrap();
         let settings = WorkerSettings {
             stop_grace: millis(cast.stop_grace_ms),
             drain_timeout: millis(cast.drain_timeout_ms),
@@ -236,6 +237,36 @@ pub(super) fn work(cast: &Cast) {
     });
     drop(runtime);
     fence.close();
+}
+
+/// An item whose handler blocks its thread, which is the only one that handlers have.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Block {}
+
+impl Work for Block {
+    const KIND: &'static str = "BLOCK";
+}
+
+/// While it blocks there is this file, and it goes on until there is that one.
+pub(super) const BLOCKED: &str = "blocked";
+pub(super) const UNBLOCK: &str = "unblock";
+
+fn blocker(folder: &Path) -> InProcess {
+    let (blocked, unblock) = (folder.join(BLOCKED), folder.join(UNBLOCK));
+    let handler = move |_: Block, _: Run| {
+        let (blocked, unblock) = (blocked.clone(), unblock.clone());
+        async move {
+            File::create(blocked).unwrap();
+            // No longer than any case.
+            for _ in 0..3_000 {
+                if unblock.exists() {
+                    return;
+                }
+                std::thread::park_timeout(millis(10)); // real time: another process says how long
+            }
+        }
+    };
+    InProcess::new().handle::<Block>(handler).unwrap()
 }
 
 /// Listens on a thread of its own: a case may block all others.

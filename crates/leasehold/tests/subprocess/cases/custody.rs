@@ -3,12 +3,14 @@
 //! While a case runs this process is a subreaper, so that whatever loses its parent stays below it, and
 //! whatever is left at the end has escaped.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::Duration;
 
 use leasehold::ItemId;
-use rustix::process::{Pid, WaitId, WaitIdOptions, getpid, set_child_subreaper, waitid};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, set_child_subreaper, waitid,
+};
 
 use crate::yard::within;
 
@@ -29,16 +31,29 @@ pub(super) async fn nobody_is_left() {
                 process.name.starts_with("fence-"),
                 "left behind: {process:?}"
             );
-            let pid = Pid::from_raw(process.pid).unwrap();
-            waitid(
-                WaitId::Pid(pid),
-                WaitIdOptions::EXITED | WaitIdOptions::NOHANG,
-            )
-            .unwrap();
+            reap(process);
         }
         left.is_empty().then_some(())
     })
     .await;
+}
+
+/// Ends processes that a case has left without anybody to do so, children of this one by now, and reaps
+/// them with whoever of them had ended before.
+pub(super) fn end(processes: &BTreeSet<i32>) {
+    for pid in processes.iter().filter_map(|pid| Pid::from_raw(*pid)) {
+        kill_process(pid, Signal::KILL).unwrap();
+        waitid(WaitId::Pid(pid), WaitIdOptions::EXITED).unwrap();
+    }
+    for process in children().iter().filter(|process| process.is_dead()) {
+        reap(process);
+    }
+}
+
+fn reap(process: &Seen) {
+    let pid = Pid::from_raw(process.pid).unwrap();
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+    waitid(WaitId::Pid(pid), options).unwrap();
 }
 
 /// The processes below this one that run the item under that fencing number, by their environment.

@@ -162,6 +162,12 @@ impl Tree {
         told.chain(found).collect()
     }
 
+    /// The processes of it that live, and those that have told that they did.
+    pub(super) fn ever(&self) -> BTreeSet<i32> {
+        let told = self.beats().into_iter().map(|beat| beat.pid);
+        told.chain(custody::of_run(self.item, self.fence)).collect()
+    }
+
     /// Waits until nothing of it executes, and answers when that was seen.
     pub(super) async fn gone(&self, limit: Duration) -> Timestamp {
         within(limit, "the tree is gone", async || {
