@@ -192,7 +192,8 @@ impl Fence {
         };
         let beside = [&what, &input, &output, &errors].map(AsFd::as_fd);
         // Waits in the socket until there is a warden to read it.
-        wire::send(&own, &start, &beside).map_err(refused("a command cannot be handed over"))?;
+        patiently(|| wire::send(&own, &start, &beside))
+            .map_err(refused("a command cannot be handed over"))?;
         self.hand_over(&warden)?;
         let streams = Streams {
             stdout,
@@ -206,7 +207,7 @@ impl Fence {
     fn hand_over(&self, warden: &OwnedFd) -> Result<(), StartError> {
         let warden: [BorrowedFd<'_>; 1] = [warden.as_fd()];
         let spawner = self.spawner()?;
-        match wire::send(&spawner.socket, &Adopt, &warden) {
+        match patiently(|| wire::send(&spawner.socket, &Adopt, &warden)) {
             Err(error) if is_gone(&error) => {
                 self.forget(&spawner);
                 let spawner = self.spawner()?;
@@ -246,11 +247,33 @@ impl Fence {
 }
 
 fn is_gone(error: &io::Error) -> bool {
-    let code = error.raw_os_error();
-    [Errno::PIPE, Errno::CONNRESET, Errno::NOTCONN]
-        .iter()
-        .any(|gone| code == Some(gone.raw_os_error()))
+    is_one_of(error, &[Errno::PIPE, Errno::CONNRESET, Errno::NOTCONN])
 }
+
+fn is_one_of(error: &io::Error, codes: &[Errno]) -> bool {
+    let code = error.raw_os_error();
+    codes.iter().any(|one| code == Some(one.raw_os_error()))
+}
+
+/// Sends again while there is no room. A socket holds a few hundred messages, and the system lets a user
+/// have only so many descriptors under way; many commands at once are taken in as fast as wardens are
+/// made.
+fn patiently(mut send: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    for _ in 1..SENDS_MAX {
+        match send() {
+            Err(error) if is_one_of(&error, &[Errno::AGAIN, Errno::TOOMANYREFS]) => {
+                tree::pause(SEND_PAUSE);
+            }
+            sent => return sent,
+        }
+    }
+    send()
+}
+
+/// About as long as it takes to make a warden.
+const SEND_PAUSE: Duration = Duration::from_millis(1);
+/// About a second in all: a spawner that takes nothing in for so long is stuck.
+const SENDS_MAX: usize = 1_000;
 
 fn refused(what: &'static str) -> impl FnOnce(io::Error) -> StartError {
     move |error| StartError::System { what, error }

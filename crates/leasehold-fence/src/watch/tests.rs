@@ -194,7 +194,10 @@ fn a_push_after_the_calendar_was_set_counts_in_full() {
 #[test]
 fn a_calendar_set_back_changes_nothing() {
     let mut set_back = watch(Some(5_000), None, 0);
-    assert_eq!(set_back.look(at(100), OFFSET - ms(60_000)), Act::Wait);
+    assert_eq!(
+        set_back.look(at(100), OFFSET.saturating_sub(ms(60_000))),
+        Act::Wait
+    );
     assert_eq!(set_back.next(), Some(at(5_000)));
     // And forward again, to where it was.
     assert_eq!(set_back.look(at(200), OFFSET), Act::Wait);

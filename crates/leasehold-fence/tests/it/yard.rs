@@ -44,7 +44,7 @@ pub(crate) fn path() -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
 pub(crate) async fn run(command: Command) -> Finished {
     let fence = fence();
     let child = fence.run(command, None).unwrap();
-    let finished = tokio::time::timeout(Duration::from_secs(60), child.finish(|_| ()))
+    let finished = tokio::time::timeout(Duration::from_mins(1), child.finish(|_| ()))
         .await
         .unwrap();
     fence.close();

@@ -78,12 +78,12 @@ impl Round {
     }
 
     fn lease_end(&self) -> Duration {
-        let notes = self.caller.notes().into_iter();
-        let pushed = notes.filter_map(|note| match note {
+        let notes = self.caller.notes().into_iter().rev();
+        let mut pushed = notes.filter_map(|note| match note {
             Note::Pushed(sent) => Some(sent),
             _ => None,
         });
-        pushed.last().unwrap() + LEASE
+        pushed.next().unwrap() + LEASE
     }
 
     /// The caller goes, by itself if it lives, and nothing of the fence stays.
@@ -271,7 +271,9 @@ fn every_process_of_the_fence_is_asked_to_end() {
         for one in ours.iter().filter(|one| is_ours(one)) {
             // One that waits as a stage is no more than the command it may become.
             if one.name != "fence-stage" {
-                signals.into_iter().for_each(|signal| one.signal(signal));
+                for signal in signals {
+                    one.signal(signal);
+                }
             }
         }
         let beats = round.yard.beats();
