@@ -162,6 +162,12 @@ async fn work(
         tokio::select! {
             drained = &mut running => break drained,
             () = stops.next() => {
+                let text = if stopper.was_asked() {
+                    "asked again to stop; nothing is waited for"
+                } else {
+                    "asked to stop; draining"
+                };
+                tracing::info!("{text}");
                 reason = Some(Reason::Asked);
                 stopper.stop();
             }

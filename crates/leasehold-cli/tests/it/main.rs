@@ -1,7 +1,11 @@
 //! The command as a person or a script uses it: arguments in, streams and an exit code out.
 
 mod config;
+#[cfg(test)]
+mod container;
 mod demo;
+#[cfg(test)]
+mod dev;
 #[cfg(test)]
 mod doctor;
 mod enqueue;

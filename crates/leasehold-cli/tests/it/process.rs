@@ -131,3 +131,48 @@ pub(crate) fn running_for(item: &str) -> Vec<i32> {
     })
     .collect()
 }
+
+/// A process as the system shows it.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    pub(crate) pid: i32,
+    pub(crate) name: String,
+    /// As `ps` abbreviates it; `Z` for one that has ended and was not reaped.
+    pub(crate) state: char,
+    pub(crate) parent: i32,
+}
+
+impl Seen {
+    /// `None` if there is none of that number.
+    pub(crate) fn of(pid: i32) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name stands in brackets and may hold anything, brackets included.
+        let (before, after) = stat.rsplit_once(") ")?;
+        let mut fields = after.split(' ');
+        Some(Self {
+            pid,
+            name: before.split_once('(')?.1.to_owned(),
+            state: fields.next()?.chars().next()?,
+            parent: fields.next()?.parse().ok()?,
+        })
+    }
+
+    /// Every process there is.
+    pub(crate) fn all() -> Vec<Self> {
+        let all = fs::read_dir("/proc").expect("the list of processes");
+        let pids = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        pids.filter_map(Self::of).collect()
+    }
+
+    /// Those whose parent is that process, ended ones included.
+    pub(crate) fn children_of(parent: Pid) -> Vec<Self> {
+        let parent = parent.as_raw_nonzero().get();
+        let all = Self::all().into_iter();
+        all.filter(|one| one.parent == parent).collect()
+    }
+
+    /// Whether it still executes.
+    pub(crate) fn is_alive(&self) -> bool {
+        !matches!(self.state, 'Z' | 'X')
+    }
+}

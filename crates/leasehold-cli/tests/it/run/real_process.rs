@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::{item, place_of, run_until_empty};
 use crate::harness::Place;
-use crate::process::{Process, eventually, running_for, within};
+use crate::process::{Process, Seen, eventually, running_for, within};
 
 /// Waits for a file, and with it for the case; a shell that is started by `sh -c`.
 const GATED: &str = "until [ -e gate ]; do sleep 0.02; done; echo '{}'";
@@ -35,12 +34,6 @@ fn until_exists(place: &Place, name: &str) {
 fn until_status(place: &Place, id: &str, status: &str) {
     let reached = eventually(|| item(place, id)["status"] == status);
     assert!(reached, "{}", item(place, id));
-}
-
-fn is_running(pid: i32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit(") ").next().unwrap_or_default();
-    !state.is_empty() && !state.starts_with(['Z', 'X'])
 }
 
 /// What the worker was given back of an item that ran: nothing was spent, nothing of it runs.
@@ -340,13 +333,8 @@ fn with_too_many_stuck_runs_it_fails() {
     let worker = start(&place, &[]);
     until_exists(&place, "here");
     let command = running_for(&id)[0];
-    let stat = std::fs::read_to_string(format!("/proc/{command}/stat")).expect("a process");
-    let (_, after_name) = stat.rsplit_once(") ").expect("a name");
-    let parent = after_name
-        .split(' ')
-        .nth(1)
-        .and_then(|pid| pid.parse().ok());
-    let warden = Thawed(Pid::from_raw(parent.expect("a parent")).expect("a pid"));
+    let parent = Seen::of(command).expect("a process").parent;
+    let warden = Thawed(Pid::from_raw(parent).expect("a pid"));
     kill_process(warden.0, Signal::STOP).expect("a signal");
     let cancelled = place.run(&["items", "cancel", &id]);
     assert_eq!(cancelled.code, 0, "{}", cancelled.talk);
@@ -402,34 +390,19 @@ fn it_leaves_no_process() {
     let id = place.enqueue(&["SEND"]);
     let worker = start(&place, &[]);
     until_status(&place, &id, "done");
-    let spawners = children_of(worker.id());
-    assert!(!spawners.is_empty(), "a spawner");
-    let below: Vec<i32> = spawners
-        .iter()
-        .flat_map(|pid| children_of(*pid))
-        .map(|pid| pid.as_raw_nonzero().get())
-        .collect();
+    let mut below = Seen::children_of(worker.id());
+    assert_eq!(below.len(), 1, "a spawner: {below:?}");
+    let spawner = Pid::from_raw(below[0].pid).expect("a pid");
+    below.extend(Seen::children_of(spawner));
+    assert!(below.len() > 1, "a warden: {below:?}");
     worker.signal(Signal::TERM);
     assert_eq!(worker.ended().code, 0);
-    let of_it = spawners
+    let left: Vec<Seen> = below
         .iter()
-        .map(|pid| pid.as_raw_nonzero().get())
-        .chain(below);
-    let left: Vec<i32> = of_it.filter(|pid| is_running(*pid)).collect();
-    assert_eq!(left, Vec::<i32>::new(), "they end before it does");
-}
-
-fn children_of(parent: Pid) -> Vec<Pid> {
-    let tasks = std::fs::read_dir(Path::new("/proc").join(format!("{parent}/task")));
-    let lists = tasks
-        .expect("a process")
-        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("children")).ok());
-    let lists: Vec<String> = lists.collect();
-    lists
-        .iter()
-        .flat_map(|list| list.split_whitespace())
-        .filter_map(|pid| Pid::from_raw(pid.parse().ok()?))
-        .collect()
+        .filter_map(|one| Seen::of(one.pid))
+        .filter(Seen::is_alive)
+        .collect();
+    assert!(left.is_empty(), "they end before it does: {left:?}");
 }
 
 /// As when everything of a system is started by one command, and the queue's file is not there yet.
