@@ -20,6 +20,7 @@ use tokio_util::task::TaskTracker;
 
 use super::dispatch::{Action, Dispatch, Ending, Event, SettleAnswer, StopReason, Verdict};
 use super::holdings::Holdings;
+use super::keeper;
 use super::outages::Outages;
 use super::settle::{self, Settler};
 use super::trust::Loss;
@@ -353,6 +354,9 @@ impl<S: Source, E: Executor> Drive<S, E> {
                 metrics.ran(&kind, clock.elapsed().since(began));
                 ending
             };
+            if let Some(loss) = holdings.overdue(&hold, clock.elapsed()) {
+                keeper::tell(&metrics, &hold, loss);
+            }
             // The loop outlives every run it waits for; one it gave up on has nobody to tell.
             if let Some(loss) = holdings.ended(&hold) {
                 let _ = announce.send(Event::Loss(hold, loss)).await;

@@ -230,6 +230,15 @@ impl Holdings {
         losses
     }
 
+    /// As [`Holdings::doubted`], of a run that has ended: its warden counts down to the same moment as
+    /// the keeper, and may have been faster.
+    pub(super) fn overdue(&self, hold: &Hold, now: BootTime) -> Option<Loss> {
+        let mut inner = self.lock();
+        let loss = inner.leases.doubted_one(hold, now)?;
+        inner.stop(&[loss], self.stop_grace);
+        Some(loss.1)
+    }
+
     pub(super) fn next_look(&self) -> Option<BootTime> {
         self.lock().leases.next_look()
     }

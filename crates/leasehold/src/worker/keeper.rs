@@ -166,21 +166,26 @@ impl<S: Source> Keeper<S> {
 
     fn announce(&self, losses: Vec<(Hold, Loss)>, unheard: &mut VecDeque<Event>) {
         for (hold, loss) in losses {
-            match loss {
-                Loss::Refused => {
-                    self.metrics.lost("refused");
-                    self.metrics.refused("renew");
-                    tracing::warn!(item = %hold.item_id, "lease lost: the store refused its renewal");
-                }
-                Loss::Doubted => {
-                    self.metrics.lost("doubted");
-                    tracing::warn!(item = %hold.item_id, "lease doubted: no renewal for half a lease");
-                }
-                Loss::CancelRequested => {
-                    tracing::info!(item = %hold.item_id, "cancel requested");
-                }
-            }
+            tell(&self.metrics, &hold, loss);
             unheard.push_back(Event::Loss(hold, loss));
+        }
+    }
+}
+
+/// Counts and logs that a run has to stop because of its lease; each is told once.
+pub(super) fn tell(metrics: &Metrics, hold: &Hold, loss: Loss) {
+    match loss {
+        Loss::Refused => {
+            metrics.lost("refused");
+            metrics.refused("renew");
+            tracing::warn!(item = %hold.item_id, "lease lost: the store refused its renewal");
+        }
+        Loss::Doubted => {
+            metrics.lost("doubted");
+            tracing::warn!(item = %hold.item_id, "lease doubted: no renewal for half a lease");
+        }
+        Loss::CancelRequested => {
+            tracing::info!(item = %hold.item_id, "cancel requested");
         }
     }
 }

@@ -267,14 +267,13 @@ impl Leases {
 
     /// The runs whose lease is no longer trusted at `now`, each reported once.
     pub fn doubted(&mut self, now: BootTime) -> Vec<(Hold, Loss)> {
-        let mut stops = Vec::new();
-        for lease in self.held.values_mut() {
-            if lease.can_be_doubted() && now >= lease.trusted_until() {
-                lease.standing = Standing::Doubted;
-                stops.push((lease.hold, Loss::Doubted));
-            }
-        }
-        stops
+        let leases = self.held.values_mut();
+        leases.filter_map(|lease| lease.doubt(now)).collect()
+    }
+
+    /// As [`Leases::doubted`], of one run alone: whoever sees first that it is over reports it.
+    pub fn doubted_one(&mut self, hold: &Hold, now: BootTime) -> Option<(Hold, Loss)> {
+        self.held.get_mut(&key(hold))?.doubt(now)
     }
 
     /// When to look again: the first renewal due, or the first end of trust. `None` while there is
@@ -308,6 +307,14 @@ impl Lease {
 
     const fn can_be_doubted(&self) -> bool {
         matches!(self.standing, Standing::Trusted) && !self.settling
+    }
+
+    fn doubt(&mut self, now: BootTime) -> Option<(Hold, Loss)> {
+        if !self.can_be_doubted() || now < self.trusted_until() {
+            return None;
+        }
+        self.standing = Standing::Doubted;
+        Some((self.hold, Loss::Doubted))
     }
 
     /// Whether it is renewed at all: a run that was told to stop for a lease in danger is not.

@@ -55,6 +55,17 @@ fn a_run_that_the_keeper_stopped_ends_with_the_reason() {
     assert_eq!(holdings.ended(&hold(1)), Some(Loss::Refused));
 }
 
+/// Whoever sees first that the lease has run out tells of it, and nobody else does.
+#[test]
+fn a_run_that_ends_before_the_keeper_looks_is_overdue_all_the_same() {
+    let (holdings, _) = held();
+    assert_eq!(holdings.overdue(&hold(1), at(3)), None);
+    assert_eq!(holdings.overdue(&hold(1), at(4)), Some(Loss::Doubted));
+    assert_eq!(holdings.overdue(&hold(1), at(4)), None, "told once");
+    assert_eq!(holdings.doubted(at(5)), []);
+    assert_eq!(holdings.ended(&hold(1)), Some(Loss::Doubted));
+}
+
 #[test]
 fn an_older_hold_stops_and_ends_nothing_of_a_newer_one() {
     let (holdings, older) = held();

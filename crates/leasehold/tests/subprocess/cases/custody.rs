@@ -56,28 +56,44 @@ fn reap(process: &Seen) {
     waitid(WaitId::Pid(pid), options).unwrap();
 }
 
-/// The processes below this one that run the item under that fencing number, by their environment.
-pub(super) fn of_run(item: ItemId, fence: i64) -> Vec<i32> {
-    let marks = [
-        format!("LEASEHOLD_ITEM_ID={item}"),
-        format!("LEASEHOLD_FENCE={fence}"),
-    ];
-    let below = below(std::process::id());
-    let is_of_run = |process: &Seen| {
-        let environment = fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default();
-        let variables: Vec<&[u8]> = environment.split(|byte| *byte == 0).collect();
-        marks
-            .iter()
-            .all(|mark| variables.contains(&mark.as_bytes()))
-    };
-    let of_run = below.into_iter().filter(is_of_run);
-    of_run.map(|process| process.pid).collect()
+/// Every process below this one that executes, as it was looked at once.
+pub(super) struct Look {
+    /// With its environment.
+    processes: Vec<(i32, Vec<u8>)>,
 }
 
-/// Whether that process lives, and is one of a tree: its number may have gone to another.
-pub(super) fn is_member(pid: i32) -> bool {
-    let arguments = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    String::from_utf8_lossy(&arguments).contains("--member")
+impl Look {
+    pub(super) fn now() -> Self {
+        let below = below(std::process::id()).into_iter();
+        let living = below.filter(|process| !process.is_dead());
+        let processes = living.map(|process| {
+            let environment = fs::read(format!("/proc/{}/environ", process.pid));
+            (process.pid, environment.unwrap_or_default())
+        });
+        Self {
+            processes: processes.collect(),
+        }
+    }
+
+    /// Those that run the item under that fencing number, by their environment, and those of `told`
+    /// that are there.
+    pub(super) fn of_run(&self, item: ItemId, fence: i64, told: &BTreeSet<i32>) -> BTreeSet<i32> {
+        let marks = [
+            format!("LEASEHOLD_ITEM_ID={item}"),
+            format!("LEASEHOLD_FENCE={fence}"),
+        ];
+        let is_of_run = |environment: &[u8]| {
+            let variables: Vec<&[u8]> = environment.split(|byte| *byte == 0).collect();
+            marks
+                .iter()
+                .all(|mark| variables.contains(&mark.as_bytes()))
+        };
+        let of_run = self
+            .processes
+            .iter()
+            .filter(|(pid, environment)| told.contains(pid) || is_of_run(environment));
+        of_run.map(|(pid, _)| *pid).collect()
+    }
 }
 
 /// How many descriptors that process holds.

@@ -6,7 +6,7 @@ use libtest_mimic::Trial;
 
 use super::case;
 use super::cast::{CUT_OFF, Cast, Command, LIMIT, RECONNECT, log_of};
-use super::tree::{ENDLESS, STUBBORN, Tree, endless, stubborn};
+use super::tree::{ENDLESS, STUBBORN, Tree, endless, gone, stubborn};
 use crate::losses::killed_in_every_attempt;
 use crate::yard::{Role, Yard, inserted, millis, within};
 
@@ -41,7 +41,7 @@ async fn lost_lease() {
     let held = join_all(ids.iter().map(|id| yard.item(*id))).await;
     cast.role.name = "second".to_owned();
     let second = cast.start();
-    let gone = join_all(trees.iter().map(|tree| tree.gone(LIMIT))).await;
+    let gone = gone(&trees.iter().collect::<Vec<_>>(), LIMIT).await;
     for (held, gone) in held.iter().zip(gone) {
         let expiry = held.lease_expires_at.unwrap();
         assert!(

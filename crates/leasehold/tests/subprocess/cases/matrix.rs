@@ -10,7 +10,7 @@ use libtest_mimic::Trial;
 use rustix::process::Signal;
 
 use super::cast::{CUT_OFF, Cast, Command, LIMIT, RECONNECT};
-use super::tree::{STUBBORN, Tree, stubborn};
+use super::tree::{STUBBORN, Tree, gone, stubborn};
 use super::{case, custody};
 use crate::yard::{Process, Yard, few_or, inserted, millis, pass, within};
 
@@ -76,7 +76,15 @@ async fn batch(blow: Blow, items: usize) {
     let descriptors = custody::descriptors(victim.id());
 
     let ids = enqueue(&yard, items).await;
-    let rounds = join_all(ids.into_iter().map(|id| round(&yard, id))).await;
+    let trees: Vec<Tree> = ids.iter().map(|id| Tree::of(&yard, *id, 1)).collect();
+    join_all(trees.iter().map(Tree::grown)).await;
+    let rounds = join_all(
+        trees
+            .into_iter()
+            .zip(ids)
+            .map(|(tree, id)| round(&yard, id, tree)),
+    )
+    .await;
     let taker = match blow {
         Blow::Kill => {
             victim.signal(Signal::KILL);
@@ -96,7 +104,10 @@ async fn batch(blow: Blow, items: usize) {
             None
         }
     };
-    let margins = join_all(rounds.iter().map(gone_in_time)).await;
+    let trees: Vec<&Tree> = rounds.iter().map(|round| &round.tree).collect();
+    let gone = gone(&trees, LIMIT).await;
+    let margins = rounds.iter().zip(gone);
+    let margins: Vec<i128> = margins.map(|(round, gone)| round.margin(gone)).collect();
     tell(blow, &margins);
     let taker = taker.unwrap_or_else(|| Cast::new(&yard, "taker", [stubborn()]).start());
     let spent = u32::from(blow != Blow::Stop);
@@ -118,27 +129,26 @@ async fn enqueue(yard: &Yard, items: usize) -> Vec<ItemId> {
     fates.into_iter().map(inserted).collect()
 }
 
-/// Waits until the item's tree is grown.
-async fn round(yard: &Yard, id: ItemId) -> Round {
-    let tree = Tree::of(yard, id, 1);
-    tree.grown().await;
+async fn round(yard: &Yard, id: ItemId, tree: Tree) -> Round {
+    let lease_end = yard.item(id).await.lease_expires_at.unwrap();
     Round {
         id,
         tree,
-        lease_end: yard.item(id).await.lease_expires_at.unwrap(),
+        lease_end,
     }
 }
 
-/// How long before the end of its lease the tree was seen gone, in milliseconds.
-async fn gone_in_time(round: &Round) -> i128 {
-    let gone = round.tree.gone(LIMIT).await;
-    let margin = round.lease_end.duration_since(gone).as_millis();
-    assert!(
-        margin > 0,
-        "the tree was there {} ms after its lease",
-        -margin
-    );
-    margin
+impl Round {
+    /// How long before the end of its lease the tree was seen gone, in milliseconds.
+    fn margin(&self, gone: Timestamp) -> i128 {
+        let margin = self.lease_end.duration_since(gone).as_millis();
+        assert!(
+            margin > 0,
+            "the tree was there {} ms after its lease",
+            -margin
+        );
+        margin
+    }
 }
 
 /// The item is handed back with a note and no attempt spent, and not before its tree is dead.
@@ -150,7 +160,7 @@ async fn handed_back(yard: &Yard, round: &Round) {
             assert!(living.is_empty(), "handed back while {living:?} lived");
             break item;
         }
-        pass(millis(5)).await; // real time: the row is watched
+        pass(millis(20)).await; // real time: the row is watched
     };
     assert_eq!(
         (item.status, item.attempts),
@@ -183,7 +193,10 @@ async fn aftermath(blow: Blow, yard: &Yard, victim: Process, descriptors: usize,
         )
         .await;
     }
-    victim.stop().await;
+    let page = victim.stop().await;
+    let lost = page.series("leasehold_lease_lost_total", r#"reason="doubted""#);
+    let expected = if blow == Blow::Stop { 0 } else { rounds.len() };
+    assert_eq!(lost, expected as u64, "leases that were told to be lost");
     for round in rounds {
         let item = yard.item(round.id).await;
         assert_eq!((item.status, item.claim_seq), (Status::Done, 2), "{item:?}");

@@ -1,5 +1,6 @@
 //! A process tree that does what it can to stay alive, and tells all the while that it does.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -147,34 +148,53 @@ impl Tree {
     /// Waits until every member lives.
     pub(super) async fn grown(&self) {
         within(Duration::from_secs(20), "the tree is grown", async || {
-            self.is_grown().then_some(())
+            // The shell between leader and child is seen, too; or nothing that is said of who lives is
+            // true.
+            let is_seen = || self.living().len() > MEMBERS.len();
+            (self.is_grown() && is_seen()).then_some(())
         })
         .await;
-        // The shell between leader and child is seen, too; or nothing that is said of who lives is true.
-        assert!(self.living().len() > MEMBERS.len());
+    }
+
+    fn told(&self) -> BTreeSet<i32> {
+        self.beats().into_iter().map(|beat| beat.pid).collect()
+    }
+
+    fn living_by(&self, look: &custody::Look) -> BTreeSet<i32> {
+        look.of_run(self.item, self.fence, &self.told())
     }
 
     /// The processes of it that may still execute: those that are found, and those that told.
     pub(super) fn living(&self) -> BTreeSet<i32> {
-        let told = self.beats().into_iter().map(|beat| beat.pid);
-        let told = told.filter(|pid| custody::is_member(*pid));
-        let found = custody::of_run(self.item, self.fence);
-        told.chain(found).collect()
+        self.living_by(&custody::Look::now())
     }
 
-    /// The processes of it that live, and those that have told that they did.
+    /// As [`Tree::living`], and those that have told that they did.
     pub(super) fn ever(&self) -> BTreeSet<i32> {
-        let told = self.beats().into_iter().map(|beat| beat.pid);
-        told.chain(custody::of_run(self.item, self.fence)).collect()
+        self.told().into_iter().chain(self.living()).collect()
     }
 
     /// Waits until nothing of it executes, and answers when that was seen.
     pub(super) async fn gone(&self, limit: Duration) -> Timestamp {
-        within(limit, "the tree is gone", async || {
-            // Looked at twice: a process may be missed while its parent ends.
-            let looked = now();
-            (self.living().is_empty() && self.living().is_empty()).then_some(looked)
-        })
-        .await
+        gone(&[self], limit).await[0]
     }
+}
+
+/// Waits until nothing of these executes, and answers when that was seen, of each.
+pub(super) async fn gone(trees: &[&Tree], limit: Duration) -> Vec<Timestamp> {
+    let seen: Vec<Cell<Option<Timestamp>>> = trees.iter().map(|_| Cell::default()).collect();
+    within(limit, "the trees are gone", async || {
+        let looked = now();
+        // Twice: one may be missed while its parent ends.
+        let looks = [custody::Look::now(), custody::Look::now()];
+        for (tree, seen) in trees.iter().zip(&seen) {
+            if looks.iter().all(|look| tree.living_by(look).is_empty()) {
+                seen.set(seen.get().or(Some(looked)));
+            } else {
+                assert_eq!(seen.get(), None, "it was gone, and is there again");
+            }
+        }
+        seen.iter().map(Cell::get).collect()
+    })
+    .await
 }
