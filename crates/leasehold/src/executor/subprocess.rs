@@ -209,14 +209,14 @@ impl Executor for Subprocess {
 async fn execute(fence: &Fence, program: &Program, run: &Run, kill: &CancellationToken) -> Ending {
     let secrets = program.redaction.secrets(&run.item().payload);
     let mut talk = Talk::new(run, &secrets, program.stderr_bytes_max);
-    let command = match program.command(run) {
-        Ok(command) => command,
-        Err(error) => return Ending::Outcome(talk.failed(&error)),
-    };
     let until = run.place().map(Place::trusted_until);
     if kill.is_cancelled() || run.is_cancelled() || matches!(until, Some(None)) {
         return Ending::Unbegun;
     }
+    let command = match program.command(run) {
+        Ok(command) => command,
+        Err(error) => return Ending::Outcome(talk.failed(&error)),
+    };
     let child = match fence.run(command, until.flatten()) {
         Ok(child) => child,
         Err(error) => return Ending::Outcome(talk.not_started(&error)),
@@ -241,6 +241,9 @@ async fn execute(fence: &Fence, program: &Program, run: &Run, kill: &Cancellatio
 
 /// So much of the end of standard error is looked at: a few times what a message takes of it.
 const LAST_WORDS_BYTES: usize = 8 * protocol::MESSAGE_BYTES_MAX;
+
+/// A line counts as at least so much: as it stands in a log, beside its time and its item.
+const LOG_LINE_BYTES_MIN: usize = 64;
 
 /// What a child says on the way, and what is made of its last word.
 struct Talk<'r> {
@@ -274,7 +277,8 @@ impl<'r> Talk<'r> {
         let (id, kind) = (self.item().id, &self.item().kind);
         let text = line.to_text();
         tracing::info!(item = %id, %kind, "child: {}", self.secrets.mask(&text));
-        self.log_bytes_left = self.log_bytes_left.saturating_sub(text.len().max(1));
+        let taken = text.len().max(LOG_LINE_BYTES_MIN);
+        self.log_bytes_left = self.log_bytes_left.saturating_sub(taken);
         if self.log_bytes_left == 0 {
             tracing::info!(item = %id, %kind, "the child's further lines are not logged");
         }

@@ -162,18 +162,25 @@ async fn environment() {
     play.over().await;
 }
 
-/// So much is logged of a run, as is kept of its standard error.
+/// So much is logged of a run as is kept of its standard error, and no more of many short lines than of
+/// fewer long ones.
 async fn bounded() {
-    let script = "yes 'a line of talk that goes on and on' | head -n 100000 >&2; echo '{}'";
-    let play = Play::of([Command::shell("CHATTY", script)]);
-    let item = play.run("CHATTY", "{}").await;
-    assert_eq!(item.status, Status::Done);
+    let play = Play::of([
+        Command::shell("SHORT", "yes | head -n 300000 >&2; echo '{}'"),
+        Command::shell(
+            "LONG",
+            "yes \"$(printf %0999d 0)\" | head -n 1000 >&2; echo '{}'",
+        ),
+    ]);
+    for kind in ["SHORT", "LONG"] {
+        let item = play.run(kind, "{}").await;
+        assert_eq!(item.status, Status::Done);
+    }
     let log = play.log();
-    let lines = log.lines().filter(|line| line.contains("a line of talk"));
-    let lines = lines.count();
-    assert!((5_000..10_000).contains(&lines), "{lines} lines are logged");
-    let told = log.matches("further lines are not logged").count();
-    assert_eq!(told, 1);
+    let count = |said: &str| log.matches(&format!(" child: {said} ")).count();
+    let lines = (count("y"), count(&"0".repeat(999)));
+    assert_eq!(lines, (262_144 / 64, 262_144 / 999 + 1));
+    assert_eq!(log.matches("further lines are not logged").count(), 2);
     play.over().await;
 }
 
