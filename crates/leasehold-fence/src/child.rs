@@ -270,10 +270,18 @@ impl Named {
                 directory: self.directory.clone(),
                 reason,
             },
-            (Step::Execute, Errno::NOENT) => SpawnFailure::NotFound { program },
-            (Step::Execute, Errno::ACCESS | Errno::PERM | Errno::NOEXEC | Errno::ISDIR) => {
-                SpawnFailure::NotExecutable { program }
+            (Step::Execute, Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::LOOP) => {
+                SpawnFailure::NotFound { program }
             }
+            (
+                Step::Execute,
+                Errno::ACCESS
+                | Errno::PERM
+                | Errno::NOEXEC
+                | Errno::ISDIR
+                | Errno::INVAL
+                | Errno::LIBBAD,
+            ) => SpawnFailure::NotExecutable { program },
             (Step::Execute, Errno::TOOBIG) => {
                 SpawnFailure::ArgumentListTooLong { bytes: self.bytes }
             }

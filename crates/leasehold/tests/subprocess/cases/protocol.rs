@@ -242,10 +242,14 @@ async fn unstarted() {
     let play = Play::of([
         Command::new("MISSING", &["no-such-command-here"]),
         Command::new("FORBIDDEN", &["/etc/passwd"]),
+        Command::new("BELOW", &["/etc/passwd/command"]),
+        Command::new("LONG", &[&"x".repeat(300)]),
     ]);
     for (kind, told) in [
         ("MISSING", "command not found: no-such-command-here"),
         ("FORBIDDEN", "not executable: /etc/passwd"),
+        ("BELOW", "command not found: /etc/passwd/command"),
+        ("LONG", "command not found: xxx"),
     ] {
         let item = play.run(kind, "{}").await;
         assert_eq!((item.status, item.attempts), (Status::Failed, 2));
