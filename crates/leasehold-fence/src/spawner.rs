@@ -59,8 +59,9 @@ pub(crate) fn run(idle: usize) {
         idle: Vec::new(),
         wardens: HashMap::new(),
         lost: Vec::new(),
+        emptied: Vec::new(),
     };
-    while spawner.caller.is_some() || !spawner.wardens.is_empty() || !spawner.lost.is_empty() {
+    while spawner.is_needed() {
         spawner.turn();
     }
 }
@@ -75,6 +76,8 @@ struct Spawner {
     wardens: HashMap<Pid, Warden>,
     /// Wardens that were killed, each to be reported when nothing of its run is left.
     lost: Vec<Lost>,
+    /// Their control groups, to be removed, and how often that was refused.
+    emptied: Vec<(Group, usize)>,
 }
 
 struct Lost {
@@ -93,11 +96,22 @@ struct Warden {
 const ORPHANS_PAUSE_NS: i64 = 1_000_000;
 /// So many times in a row nobody must be found.
 const LOOKS: usize = 2;
+/// A group is tried to be removed so often, a pause apart: the system may count a process as there a
+/// moment longer than it can be waited for. Then it stays for a person to look at.
+const REMOVALS_MAX: usize = 1_000;
 
 impl Spawner {
+    fn is_needed(&self) -> bool {
+        self.caller.is_some()
+            || !self.wardens.is_empty()
+            || !self.lost.is_empty()
+            || !self.emptied.is_empty()
+    }
+
     fn turn(&mut self) {
         self.prepare();
-        let pause = (!self.lost.is_empty()).then_some(Timespec {
+        let has_more_to_do = !self.lost.is_empty() || !self.emptied.is_empty();
+        let pause = has_more_to_do.then_some(Timespec {
             tv_sec: 0,
             tv_nsec: ORPHANS_PAUSE_NS,
         });
@@ -125,6 +139,7 @@ impl Spawner {
             self.ended(pid);
         }
         self.end_orphans();
+        self.remove_groups();
         self.hear();
     }
 
@@ -242,15 +257,22 @@ impl Spawner {
             return;
         }
         for Lost { group, run } in self.lost.drain(..) {
-            if let Some(group) = group {
-                // There is none if the warden was killed before it made one.
-                let _ = group.remove();
-            }
+            self.emptied.extend(group.map(|group| (group, 0)));
             if let Some(run) = run {
                 // If the warden had reported before it was killed, that is read first. A caller that is
                 // gone need not be told.
                 let _ = wire::send(&run, &Report::WardenLost, &[]);
             }
         }
+    }
+    fn remove_groups(&mut self) {
+        self.emptied.retain_mut(|(group, refusals)| {
+            *refusals += 1;
+            // There is none if the warden was killed before it made one.
+            let is_there = group
+                .remove()
+                .is_err_and(|error| error.kind() != io::ErrorKind::NotFound);
+            is_there && *refusals < REMOVALS_MAX
+        });
     }
 }

@@ -114,16 +114,18 @@ fn remove(group: Option<Group>) {
     let Some(group) = group else { return };
     // The system may count a process as there a moment longer than it can be waited for. Where the
     // group is not empty after all, it stays for a person to look at.
+    let mut pause = PAUSE_MIN;
     for _ in 0..REMOVALS_MAX {
         if group.remove().is_ok() {
             return;
         }
-        tree::pause(PAUSE_MIN);
+        tree::pause(pause);
+        pause = (pause * 2).min(PAUSE_MAX);
     }
 }
 
-/// Such a moment is far shorter than so many pauses together.
-const REMOVALS_MAX: usize = 50;
+/// About a second in all, and nobody waits for it: on a busy machine such a moment is long.
+const REMOVALS_MAX: usize = 20;
 
 /// The process that becomes the command.
 struct Stage {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use leasehold_fence::{Command, Fence, Finished};
@@ -133,38 +134,52 @@ pub(crate) fn tree_in(folder: &Path) -> Option<Vec<Process>> {
     noted.into_iter().collect()
 }
 
-/// Keeps this process, and what it starts from now on, where runs are given no control group, as on
-/// most machines.
-pub(crate) struct WithoutGroups {
+/// A control group in which runs are given none of their own, as on most machines; nothing where there
+/// are none to give anyway.
+pub(crate) struct Outside {
     folder: Option<PathBuf>,
     home: PathBuf,
 }
 
-impl WithoutGroups {
+impl Outside {
+    pub(crate) fn new() -> Self {
+        static MADE: AtomicUsize = AtomicUsize::new(0);
+        let home = leasehold_fence::delegated_cgroup().unwrap_or_default();
+        let is_delegated = !home.as_os_str().is_empty();
+        let folder = is_delegated.then(|| {
+            // Writable, but marked as delegated by nobody.
+            let number = MADE.fetch_add(1, Ordering::Relaxed);
+            let folder = home.join(format!("leasehold-test-{}-{number}", getpid()));
+            fs::create_dir(&folder).unwrap();
+            folder
+        });
+        Self { folder, home }
+    }
+
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
+    /// As [`Outside::new`], with this process in it, and what that starts.
     pub(crate) fn enter() -> Self {
-        let Ok(home) = leasehold_fence::delegated_cgroup() else {
-            return Self {
-                folder: None,
-                home: PathBuf::new(),
-            };
-        };
-        let me = getpid().to_string();
-        // Writable, but marked as delegated by nobody.
-        let folder = home.join(format!("leasehold-test-{me}"));
-        fs::create_dir(&folder).unwrap();
-        fs::write(folder.join("cgroup.procs"), me).unwrap();
-        assert!(leasehold_fence::delegated_cgroup().is_err());
-        Self {
-            folder: Some(folder),
-            home,
+        let outside = Self::new();
+        if let Some(folder) = outside.folder() {
+            move_to(folder);
+            assert!(leasehold_fence::delegated_cgroup().is_err());
         }
+        outside
     }
 }
 
-impl Drop for WithoutGroups {
+/// Moves this process to a control group.
+pub(crate) fn move_to(group: &Path) {
+    fs::write(group.join("cgroup.procs"), getpid().to_string()).unwrap();
+}
+
+impl Drop for Outside {
     fn drop(&mut self) {
         let Some(folder) = &self.folder else { return };
-        let _ = fs::write(self.home.join("cgroup.procs"), getpid().to_string());
+        move_to(&self.home);
         // The fence's own processes may take a moment to go.
         within(Duration::from_secs(5), || fs::remove_dir(folder).ok());
     }

@@ -12,7 +12,10 @@ use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
 use crate::processes::{Holdings, now, signal_to};
-use crate::yard::{PROGRAM, WithoutGroups, Yard, shell, tree, tree_in};
+use crate::yard::{PROGRAM, Yard, move_to, shell, tree, tree_in};
+
+/// The file by which a caller is told to carry out its plan.
+const GO: &str = "go";
 
 /// Set in a caller process: the [`Role`] it plays.
 const ROLE: &str = "LEASEHOLD_FENCE_CALLER";
@@ -22,11 +25,11 @@ pub(super) struct Role {
     pub(super) folder: PathBuf,
     pub(super) lease: Duration,
     pub(super) plan: Plan,
-    /// Whether runs are to be given control groups, where the system has some.
-    pub(super) groups: bool,
+    /// The control group to move to, if any.
+    pub(super) group: Option<PathBuf>,
 }
 
-/// What the caller does once the tree is there.
+/// What the caller does once it is told to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Plan {
     /// Goes on pushing.
@@ -39,7 +42,7 @@ pub(super) enum Plan {
     Limit,
     /// Goes on pushing, and lets the leader leave.
     Leave,
-    /// Once it is told to, runs something else, and kills the tree then.
+    /// Runs something else, and kills the tree then.
     Again,
 }
 
@@ -68,7 +71,9 @@ fn caller() {
         return;
     };
     let role: Role = serde_json::from_str(role.to_str().unwrap()).unwrap();
-    let _outside = (!role.groups).then(WithoutGroups::enter);
+    if let Some(group) = &role.group {
+        move_to(group);
+    }
     let player = Player(role);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -92,8 +97,8 @@ impl Player {
             command = command.with_time_limit(LIMIT, GRACE);
         }
         let sent = now();
-        let child = fence.run(command, Some(self.until(sent))).unwrap();
         self.note(&Note::Pushed(sent));
+        let child = fence.run(command, Some(self.until(sent))).unwrap();
         let control = child.control();
         let ending = tokio::select! {
             finished = child.finish(|_| ()) => finished.ending,
@@ -125,20 +130,19 @@ impl Player {
                 control.push(self.until(pushed));
                 self.note(&Note::Pushed(pushed));
             }
-            if !has_acted && tree_in(&self.0.folder).is_some() {
-                has_acted = self.act(fence, control).await;
+            if !has_acted && self.0.folder.join(GO).exists() {
+                self.act(fence, control).await;
+                has_acted = true;
             }
         }
     }
 
-    /// Answers whether that was all.
-    async fn act(&self, fence: &Fence, control: &Control) -> bool {
+    async fn act(&self, fence: &Fence, control: &Control) {
         match self.0.plan {
             Plan::Keep | Plan::CutOff | Plan::Limit => {}
             Plan::Terminate => control.terminate(GRACE),
             Plan::Kill => control.kill(),
             Plan::Leave => fs::write(self.0.folder.join("leave"), "").unwrap(),
-            Plan::Again if !self.0.folder.join("again").exists() => return false,
             Plan::Again => {
                 let again = fence.run(shell("exit 5"), None).unwrap();
                 let ending = again.finish(|_| ()).await.ending;
@@ -146,7 +150,6 @@ impl Player {
                 control.kill();
             }
         }
-        true
     }
 
     fn note(&self, note: &Note) {
@@ -169,12 +172,12 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    pub(super) fn start(yard: &Yard, lease: Duration, plan: Plan, groups: bool) -> Self {
+    pub(super) fn start(yard: &Yard, lease: Duration, plan: Plan, group: Option<&Path>) -> Self {
         let role = Role {
             folder: yard.folder.path().to_owned(),
             lease,
             plan,
-            groups,
+            group: group.map(Path::to_owned),
         };
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "real_process::caller::caller"])
@@ -196,6 +199,11 @@ impl Caller {
 
     pub(super) fn signal(&self, signal: Signal) {
         signal_to(self.pid(), signal);
+    }
+
+    /// Tells it to carry out its plan.
+    pub(super) fn go(&self) {
+        fs::write(self.folder.join(GO), "").unwrap();
     }
 
     pub(super) fn kill(&mut self) {

@@ -8,7 +8,7 @@ use leasehold_fence::{Command, Deadline, Ending};
 use rustix::process::{Pid, Signal, getpid, setpgid};
 
 use crate::processes::{Process, children_of, descendants_of, now, until, within};
-use crate::yard::{PROGRAM, WithoutGroups, fence, path, run, shell};
+use crate::yard::{Outside, PROGRAM, fence, path, run, shell};
 
 const MINUTE: Duration = Duration::from_mins(1);
 /// Longer than anything here takes.
@@ -43,7 +43,7 @@ fn leaver_noting(file: &std::path::Path) -> Command {
 
 #[tokio::test]
 async fn a_command_that_left_its_group_is_killed() {
-    let _outside = WithoutGroups::enter();
+    let _outside = Outside::enter();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("left");
     let fence = fence();

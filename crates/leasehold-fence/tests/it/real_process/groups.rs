@@ -7,7 +7,7 @@ use std::time::Duration;
 use leasehold_fence::{Command, Ending};
 
 use crate::processes::{Process, now, until};
-use crate::yard::{WithoutGroups, Yard, fence, path, run, shell};
+use crate::yard::{Outside, Yard, fence, path, run, shell};
 
 /// Starts its successor in another session and goes; sixteen such lines at once. Each ends by itself
 /// after so many generations, so that a fence that does not hold leaves nothing for ever.
@@ -56,7 +56,7 @@ async fn killed_runners() -> Duration {
 #[tokio::test]
 #[expect(clippy::print_stdout, reason = "the figures are for people")]
 async fn what_multiplies_is_killed_one_by_one() {
-    let _outside = WithoutGroups::enter();
+    let _outside = Outside::enter();
     let taken = killed_runners().await;
     println!(
         "without a control group: killed after {} ms",
@@ -141,7 +141,7 @@ async fn a_run_has_a_group_that_goes_with_it() {
 
 #[tokio::test]
 async fn without_control_groups_everything_else_is_as_ever() {
-    let _outside = WithoutGroups::enter();
+    let _outside = Outside::enter();
     let group = group_of_a_command().await;
     assert!(!group.contains("leasehold-run-"), "{group}");
     let finished = run(shell("setsid sleep 60 & (setsid sleep 60 &) ; exit 3")).await;

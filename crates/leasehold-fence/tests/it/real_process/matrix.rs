@@ -1,7 +1,6 @@
 //! Every way a run can come to its end, each with a tree that does not want to die: all of it is gone
 //! before the lease's end, and nothing is left of what watched over it.
 
-use std::fs;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -12,7 +11,7 @@ use super::caller::{Caller, Note, Plan};
 use crate::processes::{
     Holdings, Process, descendants_of, is_ours, now, reap_ours, take_in_orphans, until, within,
 };
-use crate::yard::{Yard, few_or};
+use crate::yard::{Outside, Yard, few_or};
 
 /// A lease of tests: half of it is far longer than any kill takes, on a busy machine as well.
 const LEASE: Duration = Duration::from_secs(3);
@@ -26,12 +25,16 @@ struct Round {
     spawner: Process,
     /// When nothing was left of the tree, and when its lease ended or would have, since boot.
     gone: Option<(Duration, Duration)>,
+    /// Removed when the round is over.
+    _outside: Option<Outside>,
 }
 
 impl Round {
-    fn begin(plan: Plan, groups: bool) -> Self {
+    /// With control groups, or outside of them.
+    fn begin(plan: Plan, outside: Option<Outside>) -> Self {
         let yard = Yard::new();
-        let caller = Caller::start(&yard, LEASE, plan, groups);
+        let group = outside.as_ref().and_then(Outside::folder);
+        let caller = Caller::start(&yard, LEASE, plan, group);
         let tree = yard.until_ready();
         let warden = Process::of(tree[0].parent).unwrap();
         let spawner = Process::of(warden.parent).unwrap();
@@ -45,6 +48,7 @@ impl Round {
             warden,
             spawner,
             gone: None,
+            _outside: outside,
         }
     }
 
@@ -127,7 +131,8 @@ fn check(case: &str, plan: Plan, is_alive: bool, act: impl Fn(&mut Round) + Sync
                     if number >= rounds {
                         return;
                     }
-                    let mut round = Round::begin(plan, number.is_multiple_of(2));
+                    let outside = number.is_multiple_of(2).then(Outside::new);
+                    let mut round = Round::begin(plan, outside);
                     let began = now();
                     act(&mut round);
                     let (gone, end) = round.until_gone();
@@ -178,6 +183,7 @@ fn the_caller_is_frozen() {
 #[test]
 fn the_caller_is_cut_off() {
     check("caller cut off", Plan::CutOff, true, |round| {
+        round.caller.go();
         round.assert_ending("LeaseLost");
     });
 }
@@ -185,6 +191,7 @@ fn the_caller_is_cut_off() {
 #[test]
 fn the_caller_asks_it_to_end() {
     check("terminated", Plan::Terminate, true, |round| {
+        round.caller.go();
         round.assert_ending("Killed");
     });
 }
@@ -192,6 +199,7 @@ fn the_caller_asks_it_to_end() {
 #[test]
 fn the_caller_kills_it() {
     check("killed", Plan::Kill, true, |round| {
+        round.caller.go();
         round.assert_ending("Killed");
     });
 }
@@ -206,6 +214,7 @@ fn its_time_is_over() {
 #[test]
 fn the_leader_leaves() {
     check("leader leaves", Plan::Leave, true, |round| {
+        round.caller.go();
         round.assert_ending("Exited { code: 0 }");
     });
 }
@@ -255,7 +264,7 @@ fn the_spawner_is_killed() {
                 .all(|(now, then)| *now > then);
             goes_on.then_some(())
         });
-        fs::write(round.yard.folder.path().join("again"), "").unwrap();
+        round.caller.go();
         round.assert_ending("Killed");
         let again = Note::Again("Exited { code: 5 }".to_owned());
         assert!(round.caller.notes().contains(&again));
