@@ -3,6 +3,7 @@
 use futures_util::future::join_all;
 use leasehold::Status;
 use libtest_mimic::Trial;
+use rustix::process::Signal;
 
 use super::case;
 use super::cast::{CUT_OFF, Cast, Command, LIMIT, RECONNECT, log_of};
@@ -14,6 +15,10 @@ pub(super) fn cases() -> Vec<Trial> {
     vec![
         case("losing::a_lost_lease_kills_before_it_is_over", lost_lease),
         case("losing::a_worker_killed_in_every_attempt", killed),
+        case(
+            "losing::a_result_that_comes_after_the_lease_is_refused",
+            late_result,
+        ),
     ]
 }
 
@@ -66,6 +71,34 @@ async fn lost_lease() {
     let page = cut_off.stop().await;
     let lost = page.series("leasehold_lease_lost_total", r#"reason="doubted""#);
     assert_eq!(lost, ITEMS as u64);
+    second.stop().await;
+}
+
+/// The command has ended in time, and its worker learns of it too late: the result of the second run
+/// stands.
+async fn late_result() {
+    let script = r#"
+        echo "{\"run\": $LEASEHOLD_FENCE}"
+        [ "$LEASEHOLD_FENCE" = 2 ] || { : > "$YARD/up"; sleep 0.3; }
+    "#;
+    let late = Command::shell("LATE", script);
+    let yard = Yard::new();
+    let mut cast = Cast::new(&yard, "frozen", [late]);
+    cast.role.lease_ms = 1_000;
+    let frozen = cast.start();
+    let id = inserted(yard.client.enqueue_raw("LATE", "{}").await.unwrap());
+    let up = yard.folder.path().join("up");
+    within(LIMIT, "it runs", async || up.exists().then_some(())).await;
+    frozen.signal(Signal::STOP);
+    cast.role.name = "second".to_owned();
+    let second = cast.start();
+    let item = yard.until_status(id, Status::Done, LIMIT).await;
+    assert_eq!(item.result.as_ref().unwrap().as_str(), r#"{"run": 2}"#);
+    frozen.signal(Signal::CONT);
+    let page = frozen.stop().await;
+    let refused = r#"kind="LATE",outcome="conflict""#;
+    assert_eq!(page.series("leasehold_items_finished_total", refused), 1);
+    assert_eq!(yard.item(id).await, item);
     second.stop().await;
 }
 

@@ -29,6 +29,7 @@ pub(super) fn cases() -> Vec<Trial> {
         ),
         case("stopping::a_run_that_listens_to_a_drain_is_done", drained),
         case("stopping::a_second_request_hurries_the_drain", hurried),
+        case("stopping::a_grace_may_be_longer_than_a_lease", long_grace),
     ]
 }
 
@@ -136,4 +137,37 @@ async fn hurried() {
         "{last} is after {}",
         item.updated_at
     );
+}
+
+/// What is asked to end keeps its lease for as long as it may take, whoever asks.
+async fn long_grace() {
+    let script = r#"
+        trap 'sleep 2.2; echo "{\"stopped\": true}"; exit 0' TERM
+        : > "$YARD/$LEASEHOLD_KIND"
+        while :; do sleep 30 & wait $!; done
+    "#;
+    let limited = Command {
+        time_limit_ms: Some(300),
+        ..Command::shell("LIMITED", script)
+    };
+    let others = ["CANCELLED", "DRAINED"].map(|kind| Command::shell(kind, script));
+    let commands: Vec<Command> = others.into_iter().chain([limited]).collect();
+    let play = Play::with(commands, |cast| {
+        cast.role.lease_ms = 1_000;
+        cast.stop_grace_ms = 6_000;
+        cast.drain_timeout_ms = 6_000;
+    });
+    let limited = play.enqueue("LIMITED", "{}").await;
+    let cancelled = play.enqueue("CANCELLED", "{}").await;
+    let drained = play.enqueue("DRAINED", "{}").await;
+    for kind in ["LIMITED", "CANCELLED", "DRAINED"] {
+        play.made(kind).await;
+    }
+    play.yard.client.cancel(cancelled).await.unwrap();
+    for id in [limited, cancelled] {
+        assert_done(&play.finished(id).await);
+    }
+    let yard = play.yard;
+    play.worker.stop().await;
+    assert_done(&yard.item(drained).await);
 }
