@@ -23,7 +23,8 @@ const STYLES: Styles = Styles::styled()
 /// the lease is lost.
 ///
 /// New here? `leasehold demo` hashes the files of this folder with three workers, kills one, freezes
-/// another, and shows that every file is done exactly once.
+/// another, and shows that every file is done exactly once; `leasehold demo crash` does the same to the
+/// workers of commands, and shows that no process outlives its lease.
 #[derive(Debug, Parser)]
 #[command(
     name = "leasehold",
@@ -172,6 +173,9 @@ pub(crate) enum Command {
     /// What the demo starts: one of its workers.
     #[command(hide = true)]
     DemoWorker(demo::WorkerArguments),
+    /// What the demo of commands starts: one of its workers.
+    #[command(hide = true)]
+    DemoCrashWorker(demo::crash::WorkerArguments),
 }
 
 impl Command {
@@ -179,7 +183,7 @@ impl Command {
     pub(crate) const fn quiet_level(&self) -> &'static str {
         match self {
             // The demo tells its own story; a refused write is the point of it, not a warning.
-            Self::Demo(_) | Self::DemoWorker(_) => "error",
+            Self::Demo(_) | Self::DemoWorker(_) | Self::DemoCrashWorker(_) => "error",
             // What a worker does is its business to tell.
             Self::Run(_) | Self::Dev(_) => "info",
             _ => "warn",
@@ -189,7 +193,7 @@ impl Command {
     /// Why the command has no use for a database, if it has none.
     const fn why_no_database(&self) -> Option<&'static str> {
         match self {
-            Self::Demo(_) | Self::DemoWorker(_) => {
+            Self::Demo(_) | Self::DemoWorker(_) | Self::DemoCrashWorker(_) => {
                 Some("the demo makes a database of its own, in a temporary folder")
             }
             Self::Bench(_) => Some("the bench measures on databases of its own, made under --dir"),
@@ -214,7 +218,14 @@ const DATABASE: &str = "database";
 const CONFIG: &str = "config";
 
 /// The commands that open no database: their help lists neither.
-const WITHOUT_DATABASE: &[&str] = &["demo", "bench", "health", "completions", "demo-worker"];
+const WITHOUT_DATABASE: &[&str] = &[
+    "demo",
+    "bench",
+    "health",
+    "completions",
+    "demo-worker",
+    "demo-crash-worker",
+];
 
 /// The tree of commands, as it is parsed and shown. Help does not repeat what an environment variable
 /// is set to: it may be nobody else's business.

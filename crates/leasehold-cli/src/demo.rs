@@ -5,9 +5,11 @@
 //! over and its items are in other hands; then it is let go, and tries to finish what it held.
 //!
 //! - [`scan`] finds the files. [`plan`] decides the pace, so that it takes seconds whatever there is.
-//! - [`worker`] is one worker's process, and [`report`] what it tells. [`crew`] starts, stops and kills.
+//! - [`worker`] is one worker's process, and [`report`] what it tells. [`crew`] starts, stops and kills,
+//!   each of them as a [`process`].
 //! - [`story`] is the order of events. [`queue`] is what it sees of the store, [`narrator`] its voice.
 //! - [`ledger`] keeps the accounts, [`account`] shows what they come to.
+//! - [`crash`] is another demo: of commands, and what becomes of their processes.
 //! - [`digest`] hashes; [`manifest`] writes what was found and checks it against the files.
 //!
 //! Nothing it starts outlives it: a worker is killed when its handle is dropped, and drains by itself
@@ -24,12 +26,14 @@ use crate::failure::{Answer, Failure};
 use crate::screen::Screen;
 
 mod account;
+pub(crate) mod crash;
 mod crew;
 mod digest;
 mod ledger;
 mod manifest;
 mod narrator;
 mod plan;
+mod process;
 mod queue;
 mod report;
 mod scan;
@@ -60,13 +64,31 @@ pub(crate) use worker::{Arguments as WorkerArguments, work};
 /// over 16 MiB are passed over.
 ///
 /// Exits with 1 if a promise was broken, and then keeps the database.
+///
+/// `leasehold demo crash` is another one: what becomes of a command's processes when its worker is killed
+/// or frozen.
 #[derive(Debug, clap::Args)]
-#[command(after_long_help = "\
+#[command(
+    args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true,
+    after_help = "Demos:
+  leasehold demo          three workers hash files; one is killed, one is frozen
+  leasehold demo crash    the worker of a command is killed, then that of another frozen",
+    after_long_help = "\
+Demos:
+  leasehold demo          three workers hash files; one is killed, one is frozen
+  leasehold demo crash    the worker of a command is killed, then that of another frozen
+
+
 JSON: {\"schema\", \"kept\", \"items\", \"done_once\", \"rescued\": {\"killed\", \"frozen\"}, \
 \"refused_writes\": {\"frozen\", \"other\"}, \
 \"duplicates\", \"lost\", \"failed\", \"unexplained\", \"mismatched\", \"changed\", \"manifest\", \"database\"}; \
-kept says whether every promise was.")]
+kept says whether every promise was."
+)]
 pub(crate) struct Arguments {
+    #[command(subcommand)]
+    other: Option<Other>,
+
     /// The folder; this one if left out.
     #[arg(value_name = "DIR", default_value = ".", hide_default_value = true)]
     folder: PathBuf,
@@ -95,18 +117,22 @@ pub(crate) struct Arguments {
     keep: bool,
 }
 
+/// Another demo.
+#[derive(Debug, clap::Subcommand)]
+enum Other {
+    Crash(crash::Arguments),
+}
+
 pub(crate) fn run(arguments: &Arguments, verbose: u8, screen: &Screen) -> Result<Answer, Failure> {
+    if let Some(Other::Crash(arguments)) = &arguments.other {
+        return crash::run(arguments, verbose, screen);
+    }
     let scan = Scan::of(&arguments.folder, arguments.limit as usize)?;
     let home = Home::new()?;
     block_on(async {
         tokio::select! {
             answer = perform(arguments, scan, &home, verbose) => answer,
-            stopped = asked_to_stop() => Err(match stopped {
-                Ok(()) => Failure::interrupted()
-                    .because("the demo was asked to stop; its workers were killed")
-                    .remedy("its folder was removed; run it again"),
-                Err(error) => Failure::failed("signals cannot be listened to").because(error),
-            }),
+            stopped = asked_to_stop() => Err(interrupted(stopped)),
         }
     })
     .and_then(|mut account| {
@@ -222,6 +248,15 @@ impl Home {
             }
         }
         with_queue.then_some(queue)
+    }
+}
+
+fn interrupted(stopped: std::io::Result<()>) -> Failure {
+    match stopped {
+        Ok(()) => Failure::interrupted()
+            .because("the demo was asked to stop; its workers were killed")
+            .remedy("its folder was removed; run it again"),
+        Err(error) => Failure::failed("signals cannot be listened to").because(error),
     }
 }
 

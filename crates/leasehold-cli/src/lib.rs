@@ -102,6 +102,7 @@ fn run(arguments: Arguments, screen: &Screen) -> Result<Answer, Failure> {
         Command::Doctor(_) => doctor::run(common, screen),
         Command::Completions(arguments) => completions::run(&arguments),
         Command::DemoWorker(arguments) => demo::work(&arguments),
+        Command::DemoCrashWorker(arguments) => demo::crash::work(&arguments),
     }
 }
 

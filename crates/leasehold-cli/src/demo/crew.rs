@@ -1,16 +1,15 @@
 //! The workers' processes: starting them, hearing them, and doing them harm.
 
 use std::path::Path;
-use std::process::Stdio;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::process::{ChildStdout, Command};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::plan::{Plan, WORKERS};
+use super::process::{self, Process};
 use super::report::Report;
 use crate::failure::Failure;
 
@@ -27,10 +26,7 @@ pub(super) type Who = usize;
 pub(super) type Heard = (Who, Option<Report>);
 
 struct Member {
-    child: Child,
-    pid: Pid,
-    /// The worker drains when this is closed.
-    stdin: Option<ChildStdin>,
+    process: Process,
     /// As it stands on items.
     worker: Option<String>,
     state: State,
@@ -52,11 +48,6 @@ pub(super) enum State {
 /// How many reports may wait; a worker that is ahead of us waits in turn.
 const REPORTS_MAX: usize = 1_024;
 
-/// How long a signal may take to arrive, on a machine that is busy.
-const SIGNAL_PATIENCE: Duration = Duration::from_secs(5);
-/// How often is looked whether it has.
-const SIGNAL_LOOK: Duration = Duration::from_millis(1);
-
 impl Crew {
     /// Starts the workers.
     pub(super) fn start(
@@ -68,21 +59,11 @@ impl Crew {
         let (tell, reports) = mpsc::channel(REPORTS_MAX);
         let mut members = Vec::with_capacity(WORKERS);
         for who in 0..WORKERS {
-            let mut child = command(who, plan, queue, folder, verbose)?
-                .spawn()
-                .map_err(|error| not_started(&error))?;
-            let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
-            let pid = child
-                .id()
-                .and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
-            let (Some(pid), Some(stdout)) = (pid, stdout) else {
-                return Err(not_started(&"it ended at once"));
-            };
+            let command = command(who, plan, queue, folder, verbose)?;
+            let (process, stdout) = Process::start(command)?;
             tokio::spawn(hear(who, stdout, tell.clone()));
             members.push(Member {
-                child,
-                pid,
-                stdin,
+                process,
                 worker: None,
                 state: State::Running,
             });
@@ -93,7 +74,7 @@ impl Crew {
     /// The name, and the process behind it.
     pub(super) fn introduction(&self, who: Who) -> String {
         match self.members.get(who) {
-            Some(member) => format!("{} (pid {})", name(who), member.pid),
+            Some(member) => format!("{} (pid {})", name(who), member.process.pid()),
             None => name(who),
         }
     }
@@ -139,38 +120,21 @@ impl Crew {
     pub(super) async fn kill(&mut self, who: Who) -> Result<(), Failure> {
         let member = self.member(who)?;
         member.state = State::Dead;
-        member.signal(Signal::KILL)?;
-        member
-            .child
-            .wait()
-            .await
-            .map_err(|error| Failure::failed("a killed worker does not end").because(error))?;
-        Ok(())
+        member.process.kill().await
     }
 
     /// SIGSTOP, and waits until no thread of the process runs.
     pub(super) async fn freeze(&mut self, who: Who) -> Result<(), Failure> {
         let member = self.member(who)?;
         member.state = State::Frozen;
-        member.signal(Signal::STOP)?;
-        let pid = member.pid;
-        let stopped = timeout(SIGNAL_PATIENCE, async {
-            // Only stops are asked for, so that the runtime still learns of its end.
-            let stops = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
-            while waitid(WaitId::Pid(pid), stops).is_ok_and(|stop| stop.is_none()) {
-                tokio::time::sleep(SIGNAL_LOOK).await;
-            }
-        });
-        stopped
-            .await
-            .map_err(|_| Failure::failed("a worker cannot be frozen").because("it does not stop"))
+        member.process.freeze().await
     }
 
     /// SIGCONT.
     pub(super) fn thaw(&mut self, who: Who) -> Result<(), Failure> {
         let member = self.member(who)?;
         member.state = State::Running;
-        member.signal(Signal::CONT)
+        member.process.thaw()
     }
 
     /// Asks those that run to drain; each tells when it has.
@@ -178,7 +142,7 @@ impl Crew {
         for member in &mut self.members {
             if member.state == State::Running {
                 member.state = State::Leaving;
-                member.stdin = None;
+                member.process.dismiss();
             }
         }
     }
@@ -188,8 +152,7 @@ impl Crew {
         let mut well = true;
         for member in &mut self.members {
             if member.state == State::Leaving {
-                let end = timeout(patience, member.child.wait()).await;
-                well &= matches!(end, Ok(Ok(status)) if status.success());
+                well &= member.process.ends_well(patience).await;
             }
         }
         well
@@ -199,15 +162,6 @@ impl Crew {
         self.members
             .get_mut(who)
             .ok_or_else(|| Failure::failed(format!("there is no {}", name(who))))
-    }
-}
-
-impl Member {
-    fn signal(&self, signal: Signal) -> Result<(), Failure> {
-        kill_process(self.pid, signal).map_err(|error| {
-            Failure::failed(format!("a worker (pid {}) cannot be signalled", self.pid))
-                .because(error)
-        })
     }
 }
 
@@ -223,10 +177,8 @@ fn command(
     folder: &Path,
     verbose: u8,
 ) -> Result<Command, Failure> {
-    let program = std::env::current_exe().map_err(|error| not_started(&error))?;
-    let mut command = Command::new(program);
+    let mut command = process::command("demo-worker")?;
     command
-        .arg("demo-worker")
         .args(["--name", &name(who)])
         .arg("--queue")
         .arg(queue)
@@ -234,20 +186,8 @@ fn command(
         .arg(folder)
         .args(["--capacity", &plan.capacity.to_string()])
         .args(["--pace-ms", &plan.pace.as_millis().to_string()])
-        .args((0..verbose).map(|_| "-v"))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .kill_on_drop(true)
-        // A Ctrl-C is for the demo alone, which then ends them; and a group of its own is what makes
-        // the system wake a stopped worker whose demo was killed.
-        .process_group(0);
+        .args((0..verbose).map(|_| "-v"));
     Ok(command)
-}
-
-fn not_started(error: &dyn std::fmt::Display) -> Failure {
-    Failure::failed("a worker's process cannot be started")
-        .because(error)
-        .remedy("check that this program may run itself again")
 }
 
 /// Passes on what a worker says, and that it has ended.

@@ -36,6 +36,14 @@ impl Narrator {
         }
     }
 
+    /// A story of so few items that there is nothing to draw.
+    pub(super) fn without_bar() -> Self {
+        Self {
+            began: SystemClock.elapsed(),
+            bar: ProgressBar::hidden(),
+        }
+    }
+
     /// How long the story has gone on.
     pub(super) fn elapsed(&self) -> Duration {
         SystemClock.elapsed().since(self.began)

@@ -58,12 +58,21 @@ pub(super) struct Hashed {
 
 /// Runs one worker until its standard input ends.
 pub(crate) fn work(arguments: &Arguments) -> Result<Answer, Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    runtime()?.block_on(run(arguments))
+}
+
+/// For handlers; the loop and the keeper have threads of their own.
+pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
-        .map_err(|error| Failure::failed("the runtime did not start").because(error))?;
-    runtime.block_on(run(arguments))
+        .map_err(|error| Failure::failed("the runtime did not start").because(error))
+}
+
+/// What kept a worker from its work.
+pub(super) fn broken(error: &dyn std::error::Error) -> Failure {
+    Failure::failed("a worker of the demo did not work").because(error)
 }
 
 async fn run(arguments: &Arguments) -> Result<Answer, Failure> {
@@ -78,9 +87,6 @@ async fn run(arguments: &Arguments) -> Result<Answer, Failure> {
         pace: Duration::from_millis(arguments.pace_ms),
     });
     let handler = move |work: HashFile, run: Run| hash(desk.clone(), work, run);
-    let broken = |error: &dyn std::error::Error| {
-        Failure::failed("a worker of the demo did not work").because(error)
-    };
     let executor = InProcess::new()
         .handle::<HashFile>(handler)
         .map_err(|error| broken(&error))?;
@@ -107,11 +113,17 @@ async fn run(arguments: &Arguments) -> Result<Answer, Failure> {
     Ok(Answer::Yes)
 }
 
-/// All that waits is made short, so that what takes minutes in production takes seconds here.
 fn settings(arguments: &Arguments) -> WorkerSettings {
     WorkerSettings {
         name: arguments.name.clone(),
         capacity: arguments.capacity,
+        ..quick()
+    }
+}
+
+/// All that waits is made short, so that what takes minutes in production takes seconds here.
+pub(super) fn quick() -> WorkerSettings {
+    WorkerSettings {
         lease: LEASE,
         poll_interval: Duration::from_millis(100),
         heartbeat_interval: Duration::from_secs(1),
@@ -126,7 +138,7 @@ fn settings(arguments: &Arguments) -> WorkerSettings {
 }
 
 /// Asks for a drain when the standard input ends: the demo closed it, or is gone.
-fn stopped_by_input() -> Stopper {
+pub(super) fn stopped_by_input() -> Stopper {
     let stopper = Stopper::new();
     let asked = stopper.clone();
     std::thread::spawn(move || {

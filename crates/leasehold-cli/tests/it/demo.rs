@@ -2,6 +2,9 @@
 
 use crate::harness::Place;
 
+#[cfg(test)]
+mod crash_real_process;
+
 #[test]
 fn a_folder_without_work_is_refused() {
     let place = Place::new();
