@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::caller::{Caller, Note, Plan};
 use crate::processes::{
@@ -75,6 +75,13 @@ impl Round {
                 _ => None,
             })
         })
+    }
+
+    /// It was not the deadline that ended the tree: that would have been later.
+    fn assert_prompt(&mut self) {
+        let (gone, end) = self.until_gone();
+        let deadline = end.checked_sub(LEASE / 2).unwrap();
+        assert!(gone < deadline, "it lived until its deadline");
     }
 
     fn assert_ending(&self, expected: &str) {
@@ -167,6 +174,7 @@ fn check(case: &str, plan: Plan, is_alive: bool, act: impl Fn(&mut Round) + Sync
 fn the_caller_is_killed() {
     check("caller killed", Plan::Keep, false, |round| {
         round.caller.kill();
+        round.assert_prompt();
     });
 }
 
@@ -192,6 +200,7 @@ fn the_caller_is_cut_off() {
 fn the_caller_asks_it_to_end() {
     check("terminated", Plan::Terminate, true, |round| {
         round.caller.go();
+        round.assert_prompt();
         round.assert_ending("Killed");
     });
 }
@@ -200,6 +209,7 @@ fn the_caller_asks_it_to_end() {
 fn the_caller_kills_it() {
     check("killed", Plan::Kill, true, |round| {
         round.caller.go();
+        round.assert_prompt();
         round.assert_ending("Killed");
     });
 }
@@ -215,6 +225,7 @@ fn its_time_is_over() {
 fn the_leader_leaves() {
     check("leader leaves", Plan::Leave, true, |round| {
         round.caller.go();
+        round.assert_prompt();
         round.assert_ending("Exited { code: 0 }");
     });
 }
@@ -232,6 +243,7 @@ fn the_warden_and_the_caller_are_killed() {
     check("warden and caller killed", Plan::Keep, false, |round| {
         round.warden.signal(Signal::KILL);
         round.caller.kill();
+        round.assert_prompt();
     });
 }
 
@@ -239,10 +251,11 @@ fn the_warden_and_the_caller_are_killed() {
 fn the_caller_and_the_warden_are_killed() {
     check("caller and warden killed", Plan::Keep, false, |round| {
         round.caller.kill();
-        // It may have done its work and gone.
-        if round.warden.is_there() {
-            round.warden.signal(Signal::KILL);
+        // It may have done its work and gone, which is as good.
+        if let Some(warden) = Pid::from_raw(round.warden.pid) {
+            let _ = kill_process(warden, Signal::KILL);
         }
+        round.assert_prompt();
     });
 }
 
