@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::core::Clock as _;
+use leasehold::core::time::short_length;
 use leasehold::{Idleness, Metrics, Stopper, SystemClock, WorkerError};
 use leasehold_fence::{Fence, StartError};
 use serde::Serialize;
@@ -269,7 +270,11 @@ impl Summary {
         if self.abandoned > 0 {
             parts.push(format!("{} left to expire", self.abandoned));
         }
-        let took = leasehold::core::time::short_length(self.took);
+        let took = if self.took < Duration::from_secs(1) {
+            format!("{} ms", self.took.as_millis())
+        } else {
+            short_length(self.took)
+        };
         screen.talk(&format!("drained after {took}: {}", parts.join(", ")));
         Ok(Answer::Yes)
     }

@@ -36,6 +36,8 @@ pub(crate) fn begin(verbose: u8, quiet: &str, lines: Lines) -> Result<(), Failur
     };
     let told = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        // A reader that has gone is no reason to end; it would be told of with a panic.
+        .log_internal_errors(false)
         .with_writer(std::io::stderr);
     // Somebody else may have begun in the same process, as tests do; then theirs it is.
     let _ = match lines {

@@ -19,6 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A command under way. Killed when dropped; its wardens then end what it ran.
 pub(crate) struct Process {
     child: Child,
+    /// Empty if they are not kept.
     out: PathBuf,
     talk: PathBuf,
 }
@@ -39,6 +40,15 @@ impl Process {
         Self { child, out, talk }
     }
 
+    /// One whose output and talk nobody keeps.
+    pub(crate) fn of(child: Child) -> Self {
+        Self {
+            child,
+            out: PathBuf::new(),
+            talk: PathBuf::new(),
+        }
+    }
+
     pub(crate) fn id(&self) -> Pid {
         Pid::from_child(&self.child)
     }
@@ -49,7 +59,7 @@ impl Process {
 
     /// What it has said so far.
     pub(crate) fn talk(&self) -> String {
-        fs::read_to_string(&self.talk).expect("its talk")
+        kept(&self.talk)
     }
 
     /// Waits until it has said that.
@@ -77,7 +87,7 @@ impl Process {
         assert!(is_over, "it goes on: {}", self.talk());
         Ended {
             code: code.unwrap_or(-1),
-            out: fs::read_to_string(&self.out).expect("its output"),
+            out: kept(&self.out),
             talk: self.talk(),
         }
     }
@@ -91,23 +101,25 @@ impl Drop for Process {
     }
 }
 
-/// Looks until it is so; `false` if it does not become so in time.
-pub(crate) fn eventually(is_so: impl FnMut() -> bool) -> bool {
-    within(PATIENCE, is_so)
+fn kept(file: &Path) -> String {
+    if file.as_os_str().is_empty() {
+        return String::new();
+    }
+    fs::read_to_string(file).expect("what it wrote")
 }
 
-/// As [`eventually`], within that time.
+/// Looks until it is so; `false` if it does not become so in time.
 #[expect(
     clippy::disallowed_methods,
     reason = "other processes move at their own pace"
 )]
-pub(crate) fn within(limit: Duration, mut is_so: impl FnMut() -> bool) -> bool {
+pub(crate) fn eventually(mut is_so: impl FnMut() -> bool) -> bool {
     let begun = SystemClock.elapsed();
     loop {
         if is_so() {
             return true;
         }
-        if SystemClock.elapsed().since(begun) > limit {
+        if SystemClock.elapsed().since(begun) > PATIENCE {
             return false;
         }
         std::thread::sleep(Duration::from_millis(10)); // real time: other processes move at their own pace
