@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -261,6 +262,11 @@ fn drain(pipe: Option<pipe::Receiver>, chunk: &mut [u8], mut take: impl FnMut(&[
 }
 
 impl Named {
+    /// Whether the program itself is there. Only one that was given by its path is looked at.
+    fn is_there(&self) -> bool {
+        self.program.contains('/') && Path::new(&self.directory).join(&self.program).exists()
+    }
+
     fn failure(&self, failed: NotStarted) -> SpawnFailure {
         let errno = Errno::from_raw_os_error(failed.errno);
         let reason = io::Error::from(errno).to_string();
@@ -270,6 +276,9 @@ impl Named {
                 directory: self.directory.clone(),
                 reason,
             },
+            (Step::Execute, Errno::NOENT) if self.is_there() => {
+                SpawnFailure::NoInterpreter { program }
+            }
             (Step::Execute, Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::LOOP) => {
                 SpawnFailure::NotFound { program }
             }

@@ -42,6 +42,15 @@ pub enum SpawnFailure {
         /// As it was given.
         program: String,
     },
+    /// The program is there, and what its first line names to run it is not. Correct that line; one that
+    /// ends as on Windows names a program that ends in a carriage return.
+    #[error(
+        "the interpreter of {program} is not found; correct its first line (#!…), whose end must be that of a line on Unix"
+    )]
+    NoInterpreter {
+        /// As it was given.
+        program: String,
+    },
     /// It is there and may not be executed.
     #[error("not executable: {program}; give it the right to be executed, or name its interpreter")]
     NotExecutable {
@@ -79,7 +88,7 @@ impl fmt::Display for Ending {
             Self::Signalled { signal } => write!(f, "killed by {}", SignalName(*signal)),
             Self::TimedOut => f.write_str("killed: it ran longer than its time limit"),
             Self::LeaseLost => f.write_str("killed: its lease ran out"),
-            Self::Killed => f.write_str("killed on request"),
+            Self::Killed => f.write_str("stopped on request"),
             Self::OutputTooLarge { limit } => {
                 write!(
                     f,

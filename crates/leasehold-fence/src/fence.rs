@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::io::Errno;
+use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Pid;
 
@@ -192,7 +193,7 @@ impl Fence {
         };
         let beside = [&what, &input, &output, &errors].map(AsFd::as_fd);
         // Waits in the socket until there is a warden to read it.
-        patiently(|| wire::send(&own, &start, &beside))
+        wire::send_patiently(&own, &start, &beside)
             .map_err(refused("a command cannot be handed over"))?;
         self.hand_over(&warden)?;
         let streams = Streams {
@@ -207,8 +208,8 @@ impl Fence {
     fn hand_over(&self, warden: &OwnedFd) -> Result<(), StartError> {
         let warden: [BorrowedFd<'_>; 1] = [warden.as_fd()];
         let spawner = self.spawner()?;
-        match patiently(|| wire::send(&spawner.socket, &Adopt, &warden)) {
-            Err(error) if is_gone(&error) => {
+        match wire::send_patiently(&spawner.socket, &Adopt, &warden) {
+            Err(error) if wire::is_gone(&error) => {
                 self.forget(&spawner);
                 let spawner = self.spawner()?;
                 wire::send(&spawner.socket, &Adopt, &warden)
@@ -246,35 +247,6 @@ impl Fence {
     }
 }
 
-fn is_gone(error: &io::Error) -> bool {
-    is_one_of(error, &[Errno::PIPE, Errno::CONNRESET, Errno::NOTCONN])
-}
-
-fn is_one_of(error: &io::Error, codes: &[Errno]) -> bool {
-    let code = error.raw_os_error();
-    codes.iter().any(|one| code == Some(one.raw_os_error()))
-}
-
-/// Sends again while there is no room. A socket holds a few hundred messages, and the system lets a user
-/// have only so many descriptors under way; many commands at once are taken in as fast as wardens are
-/// made.
-fn patiently(mut send: impl FnMut() -> io::Result<()>) -> io::Result<()> {
-    for _ in 1..SENDS_MAX {
-        match send() {
-            Err(error) if is_one_of(&error, &[Errno::AGAIN, Errno::TOOMANYREFS]) => {
-                tree::pause(SEND_PAUSE);
-            }
-            sent => return sent,
-        }
-    }
-    send()
-}
-
-/// About as long as it takes to make a warden.
-const SEND_PAUSE: Duration = Duration::from_millis(1);
-/// About a second in all: a spawner that takes nothing in for so long is stuck.
-const SENDS_MAX: usize = 1_000;
-
 fn refused(what: &'static str) -> impl FnOnce(io::Error) -> StartError {
     move |error| StartError::System { what, error }
 }
@@ -293,6 +265,8 @@ fn stream(output: Output) -> Result<(Option<OwnedFd>, OwnedFd), StartError> {
 
 fn start_spawner(program: &Path, ready: usize) -> Result<Spawner, StartError> {
     let (own, far) = wire::pair().map_err(refused("a socket cannot be made"))?;
+    // Where it cannot be had, fewer commands can be started in one go.
+    let _ = set_socket_send_buffer_size(&own, QUEUE_BYTES);
     let mut child = enter::command_of(program, &Role::Spawner { idle: ready })
         .stdin(Stdio::from(far))
         .stdout(Stdio::null())
@@ -325,3 +299,8 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A thread that only waits needs next to nothing.
 const REAPER_STACK_BYTES: usize = 64 << 10;
+
+/// Room for about a hundred commands that no warden was made for yet; a caller that is faster waits.
+/// Each has five descriptors under way, and where no more than 1024 may be, the spawner must have some
+/// left to hand a command on.
+const QUEUE_BYTES: usize = 32 << 10;

@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::os::fd::AsFd as _;
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use leasehold_fence::{Command, Control, Ending, Fence, Input, Output, SpawnFailure};
@@ -20,7 +22,8 @@ that was handed to another daemon is not part of the tree.
 
 Options:
   --for LENGTH         end it after so long: 500ms, 30s, 1m30s, 2h
-  --grace LENGTH       ask it to end first (TERM), and kill after so long; 0s unless given
+  --grace LENGTH       it is asked to end first (TERM), and killed after so long; 5s unless given,
+                       0s to kill at once. Also when this program is told to end (TERM, INT, HUP)
   --no-new-privileges  set-user-ID programs gain nothing, so that none escapes (no sudo)
   -h, --help           show this
   -V, --version        show the version
@@ -45,6 +48,9 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
+/// Long enough to close a file, and short enough for somebody who waits.
+const GRACE: Duration = Duration::from_secs(5);
+
 const TIMED_OUT: u8 = 124;
 const FAILED: u8 = 125;
 const NOT_EXECUTABLE: u8 = 126;
@@ -66,7 +72,7 @@ struct Request {
 
 fn read() -> Result<Asked, lexopt::Error> {
     let mut parser = lexopt::Parser::from_env();
-    let (mut limit, mut grace, mut no_new_privileges) = (None, Duration::ZERO, false);
+    let (mut limit, mut grace, mut no_new_privileges) = (None, GRACE, false);
     while let Some(argument) = parser.next()? {
         match argument {
             Long("for") => limit = Some(parser.value()?.parse_with(length)?),
@@ -148,8 +154,10 @@ fn run(request: Request) -> Result<u8, String> {
         let child = fence
             .run(command, None)
             .map_err(|error| error.to_string())?;
-        pass_signals_on(&child.control(), request.grace).map_err(|error| error.to_string())?;
-        let code = code(&child.finish(|_| ()).await.ending);
+        let asked = pass_signals_on(&child.control(), request.grace);
+        let asked = asked.map_err(|error| error.to_string())?;
+        let ending = child.finish(|_| ()).await.ending;
+        let code = code(&ending, asked.load(Ordering::Relaxed));
         fence.close();
         Ok(code)
     })
@@ -161,30 +169,37 @@ fn own(descriptor: std::os::fd::BorrowedFd<'_>) -> Result<OwnedFd, String> {
         .map_err(|error| format!("a standard stream is closed: {error}"))
 }
 
-/// Whoever stops this program means the command.
-fn pass_signals_on(control: &Control, grace: Duration) -> std::io::Result<()> {
+/// Whoever stops this program means the command. Answers where the last signal's number will stand.
+fn pass_signals_on(control: &Control, grace: Duration) -> std::io::Result<Arc<AtomicU8>> {
     use tokio::signal::unix::{SignalKind, signal};
+    let last = Arc::new(AtomicU8::new(KILL));
     for kind in [
         SignalKind::terminate(),
         SignalKind::interrupt(),
         SignalKind::hangup(),
     ] {
         let mut asked = signal(kind)?;
-        let control = control.clone();
+        let (control, last) = (control.clone(), last.clone());
+        let number = u8::try_from(kind.as_raw_value()).unwrap_or(KILL);
         tokio::spawn(async move {
             while asked.recv().await.is_some() {
+                last.store(number, Ordering::Relaxed);
                 control.terminate(grace);
             }
         });
     }
-    Ok(())
+    Ok(last)
 }
 
-fn code(ending: &Ending) -> u8 {
-    let killed = 128 + 9;
+const KILL: u8 = 9;
+
+/// The exit code; `asked` is the signal by which this program was told to end the command.
+fn code(ending: &Ending, asked: u8) -> u8 {
+    let killed = 128 + KILL;
     match ending {
         Ending::Exited { code } => u8::try_from(*code).unwrap_or(FAILED),
         Ending::Signalled { signal } => u8::try_from(128 + signal).unwrap_or(killed),
+        Ending::Killed => 128 + asked,
         Ending::TimedOut => TIMED_OUT,
         Ending::SpawnFailed(failure) => {
             complain(&failure.to_string());

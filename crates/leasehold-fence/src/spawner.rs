@@ -163,37 +163,35 @@ impl Spawner {
     }
 
     fn hand_over(&mut self, run: &OwnedFd) {
-        // One that was killed while it waited is passed over.
-        while let Some((pid, warden)) = self.idle.pop() {
-            if self.hand_to(pid, &warden, run) {
-                return;
-            }
-        }
-        let failed = match self.spawn() {
-            Ok((pid, warden)) if self.hand_to(pid, &warden, run) => return,
-            Ok(_) => Errno::PIPE.into(),
-            Err(error) => error,
+        let Err(error) = self.handed_over(run) else {
+            return;
         };
         let failed = NotStarted {
             step: Step::Prepare,
-            errno: failed.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
+            errno: error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
         };
         // A caller that is gone need not be told.
         let _ = wire::send(run, &Report::NotStarted(failed), &[]);
     }
 
-    fn hand_to(&mut self, pid: Pid, warden: &OwnedFd, run: &OwnedFd) -> bool {
-        let Some(entry) = self.wardens.get_mut(&pid) else {
-            return false;
-        };
-        let Ok(own) = run.try_clone() else {
-            return false;
-        };
-        if wire::send(warden, &Adopt, &[run.as_fd()]).is_err() {
-            return false;
+    fn handed_over(&mut self, run: &OwnedFd) -> io::Result<()> {
+        while let Some((pid, warden)) = self.idle.pop() {
+            match self.hand_to(pid, &warden, run) {
+                // It was killed while it waited.
+                Err(error) if wire::is_gone(&error) => {}
+                handed => return handed,
+            }
         }
+        let (pid, warden) = self.spawn()?;
+        self.hand_to(pid, &warden, run)
+    }
+
+    fn hand_to(&mut self, pid: Pid, warden: &OwnedFd, run: &OwnedFd) -> io::Result<()> {
+        let entry = self.wardens.get_mut(&pid).ok_or(Errno::PIPE)?;
+        let own = run.try_clone()?;
+        wire::send_patiently(warden, &Adopt, &[run.as_fd()])?;
         entry.run = Some(own);
-        true
+        Ok(())
     }
 
     /// Makes up for the wardens that were handed out.

@@ -17,6 +17,7 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{
@@ -26,6 +27,7 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::tree;
 use crate::watch::{Bounds, Cause};
 
 /// Makes a new process a warden for the run at the other end of the descriptor that comes along.
@@ -118,6 +120,43 @@ pub(crate) fn send<T: Serialize>(
             sent => return Ok(sent.map(|_| ())?),
         }
     }
+}
+
+/// Sends a message as [`send`], and again while there is no room for it: a socket holds a few hundred
+/// messages, and the system lets a user have only so many descriptors under way. Many commands at once
+/// are taken in as fast as wardens are made.
+///
+/// # Errors
+/// As of [`send`], after about a second of trying.
+pub(crate) fn send_patiently<T: Serialize>(
+    socket: impl AsFd,
+    message: &T,
+    descriptors: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    for _ in 1..SENDS_MAX {
+        match send(&socket, message, descriptors) {
+            Err(error) if is_one_of(&error, &[Errno::AGAIN, Errno::TOOMANYREFS]) => {
+                tree::pause(SEND_PAUSE);
+            }
+            sent => return sent,
+        }
+    }
+    send(socket, message, descriptors)
+}
+
+/// About as long as it takes to make a warden.
+const SEND_PAUSE: Duration = Duration::from_millis(1);
+/// About a second in all: who takes nothing in for so long is stuck.
+const SENDS_MAX: usize = 1_000;
+
+/// Whether sending failed because nobody is at the other side any more.
+pub(crate) fn is_gone(error: &io::Error) -> bool {
+    is_one_of(error, &[Errno::PIPE, Errno::CONNRESET, Errno::NOTCONN])
+}
+
+fn is_one_of(error: &io::Error, codes: &[Errno]) -> bool {
+    let code = error.raw_os_error();
+    codes.iter().any(|one| code == Some(one.raw_os_error()))
 }
 
 /// What was received.

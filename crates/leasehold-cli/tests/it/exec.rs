@@ -371,7 +371,7 @@ mod real_process {
         let mut rest = String::new();
         talk.read_to_string(&mut rest).expect("talk");
         assert_eq!(child.wait().expect("an end").code(), Some(130), "{rest}");
-        assert!(rest.contains("ended: killed on request"), "{rest}");
+        assert!(rest.contains("ended: stopped on request"), "{rest}");
         for line in heard {
             assert!(test_kill_process(pid(&line)).is_err(), "{line} is left");
         }

@@ -311,7 +311,12 @@ impl<'r> Talk<'r> {
             stderr,
         } = finished;
         let (id, kind, attempt) = (self.item().id, &self.item().kind, self.run.attempt());
-        tracing::info!(item = %id, %kind, attempt, "a command {ending}");
+        match &ending {
+            ChildEnding::SpawnFailed(failure) => {
+                tracing::info!(item = %id, %kind, attempt, "a command could not be run: {failure}");
+            }
+            ending => tracing::info!(item = %id, %kind, attempt, "a command {ending}"),
+        }
         if let ChildEnding::SpawnFailed(SpawnFailure::System { reason }) = ending {
             return Ending::Outcome(self.not_begun(reason));
         }
@@ -360,7 +365,8 @@ impl<'r> Talk<'r> {
         })
     }
 
-    /// At the level that the error is registered with.
+    /// At the level that the error is registered with. What a command said is recorded as text, which a
+    /// log shows quoted on one line: a line of its own would look like the worker's.
     fn log(&self, error: &ChildError, message: &ShortText) {
         use leasehold_fence::protocol::Level;
         let (item, kind) = (self.item().id, &self.item().kind);
@@ -369,13 +375,13 @@ impl<'r> Talk<'r> {
             .diagnostics
             .as_deref()
             .map(|text| self.secrets.mask_cut(text));
-        let stdout = diagnostics.as_deref();
+        let (reason, stdout) = (message.as_str(), diagnostics.as_deref());
         let text = "a command failed";
         match error.level {
-            Level::Error => tracing::error!(%item, %kind, error = name, %message, stdout, "{text}"),
-            Level::Warn => tracing::warn!(%item, %kind, error = name, %message, stdout, "{text}"),
-            Level::Info => tracing::info!(%item, %kind, error = name, %message, stdout, "{text}"),
-            Level::Debug => tracing::debug!(%item, %kind, error = name, %message, stdout, "{text}"),
+            Level::Error => tracing::error!(%item, %kind, error = name, reason, stdout, "{text}"),
+            Level::Warn => tracing::warn!(%item, %kind, error = name, reason, stdout, "{text}"),
+            Level::Info => tracing::info!(%item, %kind, error = name, reason, stdout, "{text}"),
+            Level::Debug => tracing::debug!(%item, %kind, error = name, reason, stdout, "{text}"),
         }
     }
 

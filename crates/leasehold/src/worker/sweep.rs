@@ -9,7 +9,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use leasehold_core::store::work::{Requeued, StaleRequest};
 use leasehold_core::{
-    App, BootTime, Clock, ItemId, OrgId, RequestContext, RequestId, StoreError, Stores, WorkerId,
+    App, BootTime, Clock, ItemId, OrgId, RequestContext, RequestId, ShortText, StoreError, Stores,
+    WorkerId,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -304,7 +305,8 @@ pub(super) async fn audit_dead_letter(stores: &Stores, org: OrgId, item: ItemId,
     let written = bounded(async {
         match stores.work.get(org, item).await? {
             Some(row) if row.is_dead_letter() && row.audited_at.is_none() => {
-                tracing::error!(%item, kind = %row.kind, attempts = row.attempts, error = row.last_error.as_ref().map(tracing::field::display), "dead letter");
+                let reason = row.last_error.as_ref().map(ShortText::as_str);
+                tracing::warn!(%item, kind = %row.kind, attempts = row.attempts, reason, "dead letter");
                 crate::audit::dead_letter(stores, org, &row, app).await
             }
             _ => Ok(()),

@@ -47,7 +47,7 @@ fn a_run_that_was_stopped_has_no_outcome() {
     }
     let told = told(Verdict::Stopped, &Ending::Killed);
     insta::assert_snapshot!(told, @"
-    ended: killed on request, after 1m15s
+    ended: stopped on request, after 1m15s
     wrote: 0 bytes to stdout (at most 0), 0 to stderr (0 are kept)
     stopped: the run has no outcome
       the item would be handed back, and no attempt be spent
