@@ -105,16 +105,17 @@ pub(crate) fn command_of(program: &Path, role: &Role) -> Command {
 
 /// Hears the signals that end a process and does nothing about them. A service manager sends them to
 /// every process of a service; the caller is the one to act on them. What is executed from here hears
-/// them as ever.
+/// them as ever. Answers what is set whenever one arrives.
 ///
 /// Among them is the one of a child's end: whoever inherited that it be ignored could not learn how a
 /// child had ended, and its number would be free at once.
-pub(crate) fn ignore_signals() {
+pub(crate) fn ignore_signals() -> Arc<AtomicBool> {
     let ignored = Arc::new(AtomicBool::new(false));
     for signal in [SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2] {
         // Where it cannot be had, the caller still sees the end of this process.
         let _ = signal_hook::flag::register(signal, ignored.clone());
     }
+    ignored
 }
 
 #[cfg(test)]

@@ -60,6 +60,7 @@ pub(crate) fn run(idle: usize) {
         wardens: HashMap::new(),
         lost: Vec::new(),
         emptied: Vec::new(),
+        is_discouraged: false,
     };
     while spawner.is_needed() {
         spawner.turn();
@@ -78,6 +79,9 @@ struct Spawner {
     lost: Vec<Lost>,
     /// Their control groups, to be removed, and how often that was refused.
     emptied: Vec<(Group, usize)>,
+    /// A warden ended while it waited: no other is made ready before one is asked for. Whatever ends
+    /// them at once would otherwise be fed without a pause.
+    is_discouraged: bool,
 }
 
 struct Lost {
@@ -163,6 +167,7 @@ impl Spawner {
     }
 
     fn hand_over(&mut self, run: &OwnedFd) {
+        self.is_discouraged = false;
         let Err(error) = self.handed_over(run) else {
             return;
         };
@@ -196,7 +201,8 @@ impl Spawner {
 
     /// Makes up for the wardens that were handed out.
     fn prepare(&mut self) {
-        while self.caller.is_some() && self.idle.len() < self.idle_wanted {
+        let is_wanted = self.caller.is_some() && !self.is_discouraged;
+        while is_wanted && self.idle.len() < self.idle_wanted {
             match self.spawn() {
                 Ok(idle) => self.idle.push(idle),
                 // Tried again when one is needed, and reported then.
@@ -226,7 +232,9 @@ impl Spawner {
 
     /// A warden has ended: well, or by somebody's hand.
     fn ended(&mut self, pid: Pid) {
+        let idle = self.idle.len();
         self.idle.retain(|(idle, _)| *idle != pid);
+        self.is_discouraged |= self.idle.len() < idle;
         let Some(warden) = self.wardens.remove(&pid) else {
             return;
         };

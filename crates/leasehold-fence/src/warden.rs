@@ -16,6 +16,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -44,13 +46,13 @@ pub(crate) fn run(groups: Option<&Path>) {
         return;
     };
     let _ = set_name(c"fence-warden");
-    enter::ignore_signals();
+    let signals = enter::ignore_signals();
     // Both fail only where they are not needed: in a session of its own already, on a system that has
     // no subreapers, where the spawner did not start.
     let _ = setsid();
     let stage = set_child_subreaper(Some(getpid()))
         .map_err(io::Error::from)
-        .and_then(|()| Stage::spawn(groups));
+        .and_then(|()| Stage::spawn(groups, signals));
     let Some(caller) = adopted(&spawner) else {
         if let Ok(stage) = stage {
             remove(stage.end_tree().1);
@@ -135,10 +137,12 @@ struct Stage {
     /// Closed by it when it becomes the command.
     socket: OwnedFd,
     group: Option<Group>,
+    /// Set when a signal has arrived, such as that of a child's end.
+    signals: Arc<AtomicBool>,
 }
 
 impl Stage {
-    fn spawn(groups: Option<&Path>) -> io::Result<Self> {
+    fn spawn(groups: Option<&Path>, signals: Arc<AtomicBool>) -> io::Result<Self> {
         let (socket, far) = wire::pair()?;
         let child = enter::command(&Role::Stage(getpid()))
             .stdin(Stdio::from(far))
@@ -163,6 +167,7 @@ impl Stage {
             ended,
             socket,
             group,
+            signals,
         })
     }
 
@@ -252,7 +257,7 @@ impl<'a> Supervision<'a> {
             is_staged: true,
         };
         // What has no time left is not begun.
-        if run.watch.look(Deadline::now(), calendar_offset()) == Act::Kill {
+        if run.watch.look(Deadline::now(), calendar_offset()) != Act::Wait {
             return run.end();
         }
         // A run of which its caller never heard cannot have begun. One that cannot be told is gone.
@@ -270,7 +275,8 @@ impl<'a> Supervision<'a> {
     }
 
     fn watch_over(mut self) -> (Report, Option<Group>) {
-        let mut reap_at = Deadline::now().plus(REAP_EVERY);
+        let mut reaped_at = Deadline::now();
+        let mut reap_at = reaped_at.plus(REAP_EVERY);
         loop {
             // First what the caller has said: a deadline that was pushed in time counts, however late
             // this process comes to read it.
@@ -283,9 +289,13 @@ impl<'a> Supervision<'a> {
                 Act::Wait => {}
             }
             self.set_timer();
+            if self.stage.signals.swap(false, Ordering::Relaxed) {
+                reap_at = reap_at.min(reaped_at.plus(REAP_PAUSE));
+            }
             let now = Deadline::now();
             if reap_at <= now {
                 tree::reap_ended(&[self.stage.pid]);
+                reaped_at = now;
                 reap_at = now.plus(REAP_EVERY);
             }
             let tick = reap_at.minus(now.since_boot()).to_timespec();
@@ -379,9 +389,12 @@ impl<'a> Supervision<'a> {
     }
 }
 
-/// Orphans that ended by themselves are reaped this often while the command runs: seldom enough to cost
-/// nothing, and often enough that they do not use up the system's numbers.
+/// Orphans that ended by themselves are looked for this often while the command runs, should a signal of
+/// their end have come at a bad moment.
 const REAP_EVERY: Duration = Duration::from_secs(2);
+/// However fast they come and go, they are reaped no more often: what a tree leaves in this time does not
+/// use up the system's numbers, and looking for it costs next to nothing.
+const REAP_PAUSE: Duration = Duration::from_millis(50);
 
 /// Fires when the calendar is set, and never otherwise.
 fn calendar_alarm() -> rustix::io::Result<OwnedFd> {
