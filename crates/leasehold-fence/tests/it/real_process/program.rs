@@ -190,19 +190,22 @@ fn wait(child: &mut Child) -> Option<i32> {
 #[test]
 fn its_end_is_the_end_of_the_tree() {
     let yard = Yard::new();
-    assert_eq!(check_tree(&yard, &["--for", "2s"], None), Some(124));
+    assert_eq!(
+        check_tree(&yard, &["--for", "2s", "--grace", "0s"], None),
+        Some(124)
+    );
 }
 
 #[test]
 fn asked_to_end_it_ends_the_tree() {
-    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
-        let yard = Yard::new();
-        assert_eq!(check_tree(&yard, &[], Some(signal)), Some(128 + 9));
+    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129)] {
+        for grace in ["0s", "200ms"] {
+            let yard = Yard::new();
+            // The tree does not listen, and is killed when the grace is over.
+            let ended = check_tree(&yard, &["--grace", grace], Some(signal));
+            assert_eq!(ended, Some(code), "{signal:?} with {grace}");
+        }
     }
-    // The tree does not listen, and is killed when the grace is over.
-    let yard = Yard::new();
-    let code = check_tree(&yard, &["--grace", "200ms"], Some(Signal::TERM));
-    assert_eq!(code, Some(128 + 9));
 }
 
 #[test]
@@ -215,10 +218,14 @@ fn killed_it_takes_the_tree_along() {
 #[test]
 fn fences_nest() {
     let yard = Yard::new();
-    let code = check_tree(&yard, &["--for", "2s", PROGRAM], None);
+    let code = check_tree(&yard, &["--for", "2s", "--grace", "0s", PROGRAM], None);
     assert_eq!(code, Some(124));
     let yard = Yard::new();
-    let code = check_tree(&yard, &["--for", "1m", PROGRAM, "--for", "1s"], None);
+    let code = check_tree(
+        &yard,
+        &["--for", "1m", PROGRAM, "--for", "1s", "--grace", "0s"],
+        None,
+    );
     assert_eq!(code, Some(124));
 }
 

@@ -77,7 +77,10 @@ async fn a_script_runs_by_its_interpreter() {
     let finished = run(Command::new(script(&folder, "#!/bin/sh\nexit 3\n"))).await;
     assert_eq!(finished.ending, Ending::Exited { code: 3 });
     let lost = Command::new(script(&folder, "#!/nowhere/sh\nexit 3\n"));
-    assert!(matches!(failure(lost).await, SpawnFailure::NotFound { .. }));
+    assert!(matches!(
+        failure(lost).await,
+        SpawnFailure::NoInterpreter { .. }
+    ));
 }
 
 /// Some systems hand it to `sh`, as shells do; others refuse. Either way it is clear what happened.
@@ -120,9 +123,11 @@ async fn what_has_no_time_left_is_not_begun() {
         .run(touch(), Some(Deadline::after(Duration::ZERO)))
         .unwrap();
     assert_eq!(over.finish(|_| ()).await.ending, Ending::LeaseLost);
-    let limited = touch().with_time_limit(Duration::ZERO, Duration::ZERO);
-    let over = fence.run(limited, None).unwrap();
-    assert_eq!(over.finish(|_| ()).await.ending, Ending::TimedOut);
+    for grace in [Duration::ZERO, Duration::from_secs(20)] {
+        let limited = touch().with_time_limit(Duration::ZERO, grace);
+        let over = fence.run(limited, None).unwrap();
+        assert_eq!(over.finish(|_| ()).await.ending, Ending::TimedOut);
+    }
     assert!(!file.exists());
 }
 
