@@ -59,7 +59,7 @@ impl Arguments {
 #[command(next_help_heading = "Options of every command")]
 pub(crate) struct Common {
     /// The queue's database: `sqlite:PATH`, or just a path. Without it the one that the file of
-    /// settings names, and else `sqlite:leasehold.db`.
+    /// settings names, and else `leasehold.db` beside that file; in this folder if there is no file.
     #[arg(long, global = true, value_name = "URL", env = "LEASEHOLD_DATABASE")]
     database: Option<String>,
 

@@ -28,11 +28,12 @@ const CREATION_LOOK: Duration = Duration::from_millis(10);
 const NOT_YET: &[&str] = &["postgres", "postgresql"];
 
 impl Database {
-    /// The database of the settings. A relative path in their file counts from its folder.
+    /// The database of the settings. A relative path in their file counts from its folder, and so does
+    /// the default: all who name the same file are to find one queue, wherever they are started.
     pub(crate) fn of(config: &Config) -> Result<Self, Failure> {
         let url = &config.database;
         let mut database = Self::parse(&url.value)?;
-        if let Origin::File { .. } = url.origin {
+        if let Origin::File { .. } | Origin::Default = url.origin {
             database.path = config.folder().join(database.path);
         }
         Ok(database)

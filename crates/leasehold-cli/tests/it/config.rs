@@ -273,6 +273,26 @@ fn the_database_of_the_file_counts_from_its_folder() {
 }
 
 #[test]
+fn the_default_database_is_beside_the_file_wherever_a_command_is_started() {
+    let place = Place::new();
+    place.file("etc/leasehold.toml", "");
+    let given = ["--config", "etc/leasehold.toml"];
+    let id = place.enqueue(&["SEND", given[0], given[1]]);
+    assert!(!place.path().join("leasehold.db").exists());
+    let mut there = place.command(&["items", "show", &id]);
+    there.current_dir(place.path().join("etc"));
+    let found = there.output().expect("the command");
+    assert!(found.status.success(), "{found:?}");
+    let shown = place
+        .run(&["config", "show", "--origin", given[0], given[1]])
+        .out;
+    assert!(
+        shown.starts_with("database = \"sqlite:etc/leasehold.db\"   # default\n"),
+        "{shown}"
+    );
+}
+
+#[test]
 fn a_command_to_paste_names_the_file_that_was_given() {
     let place = Place::new();
     place.file("my jobs.toml", "database = \"jobs.db\"\n");
