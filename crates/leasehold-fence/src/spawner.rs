@@ -259,7 +259,7 @@ impl Spawner {
         groups.for_each(Group::kill);
         let spared: Vec<Pid> = self.wardens.keys().copied().collect();
         // The list of children may miss one while others end, so that one look is not enough.
-        if (0..LOOKS).any(|_| tree::kill_round(&spared) == Left::Some) {
+        if (0..LOOKS).any(|_| tree::kill_round(&spared) != Left::Nobody) {
             return;
         }
         for Lost { group, run } in self.lost.drain(..) {

@@ -21,8 +21,10 @@ use rustix::time::Timespec;
 pub(crate) enum Left {
     /// No process, nor anything of one.
     Nobody,
-    /// Some may still be there.
-    Some,
+    /// Some may still be there, and the round has ended others.
+    Fewer,
+    /// Some are still there, and none has ended in this round.
+    All,
 }
 
 /// Kills and reaps every process below this one but those to spare, as far as one round gets. The
@@ -30,19 +32,35 @@ pub(crate) enum Left {
 pub(crate) fn kill_round(spared: &[Pid]) -> Left {
     let me = getpid();
     let mut left = Left::Nobody;
-    for child in children_of(me) {
-        if spared.contains(&child) {
-            continue;
+    for _ in 0..PASSES_MAX {
+        let mut children = children_of(me);
+        children.retain(|child| !spared.contains(child));
+        if children.is_empty() {
+            break;
         }
-        left = Left::Some;
-        // A child of ours is not reaped by anybody else, so its number cannot have changed hands.
-        let _ = kill_process(child, Signal::KILL);
-        kill_below(child);
-        reap(child);
+        // All at once first: one that multiplies is hit before it has moved on. A child of ours is not
+        // reaped by anybody else, so that its number cannot have changed hands.
+        for child in &children {
+            let _ = kill_process(*child, Signal::KILL);
+        }
+        let ended = children.iter().filter(|child| reap(**child)).count();
+        if ended == 0 {
+            // They need a moment to end, in which those below them are seen to.
+            for child in children {
+                kill_below(child);
+            }
+            left = if left == Left::Nobody {
+                Left::All
+            } else {
+                left
+            };
+            break;
+        }
+        left = Left::Fewer;
     }
     // The list of children may miss one while others end. The system's own answer does not.
     if left == Left::Nobody && spared.is_empty() && has_children() {
-        left = Left::Some;
+        left = Left::All;
     }
     left
 }
@@ -66,13 +84,16 @@ pub(crate) fn pause(length: Duration) {
     let _ = poll(&mut [], Some(&timeout));
 }
 
-fn reap(child: Pid) {
-    // A child that is not there, or not dead, is looked at again in the next round.
-    let _ = waitid(
-        WaitId::Pid(child),
-        WaitIdOptions::EXITED | WaitIdOptions::NOHANG,
-    );
+/// Reaps the child if it has ended, and answers whether it had.
+fn reap(child: Pid) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+    // One that is not there is looked at again in the next round.
+    waitid(WaitId::Pid(child), options).is_ok_and(|ended| ended.is_some())
 }
+
+/// In one round, as long as each pass ends somebody: a bound, so that a caller that has others to see to
+/// comes back to them.
+const PASSES_MAX: usize = 64;
 
 fn has_children() -> bool {
     let peek = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;

@@ -182,21 +182,32 @@ impl Stage {
             if let Some(group) = &self.group {
                 group.kill();
             }
-            if tree::kill_round(&[self.pid]) == Left::Nobody
+            let left = tree::kill_round(&[self.pid]);
+            if left == Left::Nobody
                 && let Some(status) = reaped(self.pid)
             {
                 // It was the last one, unless the list of children missed some.
                 let mut pause = PAUSE_MIN;
-                while tree::kill_round(&[]) == Left::Some {
-                    tree::pause(pause);
-                    pause = (pause * 2).min(PAUSE_MAX);
+                loop {
+                    match tree::kill_round(&[]) {
+                        Left::Nobody => return (status, self.group),
+                        left => pause = wait_a_moment(left, pause),
+                    }
                 }
-                return (status, self.group);
             }
-            tree::pause(pause);
-            pause = (pause * 2).min(PAUSE_MAX);
+            pause = wait_a_moment(left, pause);
         }
     }
+}
+
+/// Lets those that were killed end, and answers how long to wait the next time.
+fn wait_a_moment(left: Left, pause: Duration) -> Duration {
+    if left == Left::Fewer {
+        // There is no time to lose with those that multiply.
+        return PAUSE_MIN;
+    }
+    tree::pause(pause);
+    (pause * 2).min(PAUSE_MAX)
 }
 
 /// Between two rounds of killing: as long as it takes a killed process to end.
