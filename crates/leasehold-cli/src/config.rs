@@ -5,6 +5,7 @@
 //!
 //! - [`page`]: the file as it is read. [`units`]: durations and sizes. [`problem`]: what is wrong.
 //! - [`worker`], [`kinds`]: the sections. [`show`]: the settings as they are in the end.
+//! - [`serving`]: what no worker of the file would run.
 //! - [`redaction`]: payload fields that nobody is shown.
 //! - [`command`]: `leasehold config`.
 
@@ -25,6 +26,7 @@ mod kinds;
 mod page;
 mod problem;
 mod redaction;
+mod serving;
 mod show;
 mod units;
 mod worker;

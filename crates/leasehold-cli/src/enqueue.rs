@@ -13,7 +13,7 @@ use crate::database::Database;
 use crate::failure::{Answer, Failure};
 use crate::items::ItemDocument;
 use crate::names::{parse_kind, parse_lane};
-use crate::screen::{SCHEMA, Screen};
+use crate::screen::{SCHEMA, Screen, plain};
 use crate::{block_on, payload, when};
 
 /// Put work into the queue.
@@ -21,14 +21,17 @@ use crate::{block_on, payload, when};
 /// Prints the id of each item, one a line. Creates the database if there is none.
 ///
 /// Enqueueing again is safe with --key or --id: the item that is there is found and left as it is.
+///
+/// Warns if the file of settings names kinds, and no worker of it would run the item: the kind or the
+/// lane may be misspelt.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   leasehold enqueue SEND_INVOICE '{\"id\": 7}' --key invoice-7
   leasehold enqueue REPORT @report.json --in 5m --lane slow
   producer | leasehold enqueue IMPORT_ROW --batch -
 
-JSON: {\"schema\", \"fate\", \"item\"}, where fate is inserted, id_exists or key_exists; a batch gives
-{\"schema\", \"inserted\", \"items\": [item, …]}.")]
+JSON: {\"schema\", \"fate\", \"item\", \"warnings\": [text, …]}, where fate is inserted, id_exists or
+key_exists; a batch gives {\"schema\", \"inserted\", \"items\": [item, …], \"warnings\"}.")]
 pub(crate) struct Arguments {
     /// What to do: a name in capitals such as `SEND_INVOICE`.
     kind: String,
@@ -114,6 +117,7 @@ pub(crate) fn run(
         None => vec![payload::one(arguments.payload.as_deref())?],
     };
     let database = Database::of(&config)?;
+    let warning = config.unserved(&template.kind, &template.lane);
     block_on(async {
         let client = database.open_or_create()?;
         let now = client.stores().work.now().await?;
@@ -130,11 +134,18 @@ pub(crate) fn run(
             }
         }
         let fates: Vec<Fate<'_>> = fates.iter().filter_map(Fate::of).collect();
+        let warnings = warning.as_slice();
         if arguments.batch.is_some() {
-            show_batch(&fates, screen)
+            show_batch(&fates, warnings, screen)?;
         } else {
-            show_one(&fates, sent.as_ref(), now, screen)
+            show_one(&fates, sent.as_ref(), now, warnings, screen)?;
         }
+        if !screen.is_json() {
+            for warning in warnings {
+                screen.talk(&format!("warning: {}", plain(warning)));
+            }
+        }
+        Ok(Answer::Yes)
     })
 }
 
@@ -249,8 +260,9 @@ fn show_one(
     fates: &[Fate<'_>],
     sent: Option<&NewItem>,
     now: Timestamp,
+    warnings: &[String],
     screen: &Screen,
-) -> Result<Answer, Failure> {
+) -> Result<(), Failure> {
     let Some(Fate { name, item }) = fates.first() else {
         return Err(Failure::failed("the database answered nothing"));
     };
@@ -260,13 +272,14 @@ fn show_one(
             schema: u32,
             fate: &'static str,
             item: ItemDocument<'a>,
+            warnings: &'a [String],
         }
-        screen.object(&Document {
+        return screen.object(&Document {
             schema: SCHEMA,
             fate: name,
             item: ItemDocument::of(item),
-        })?;
-        return Ok(Answer::Yes);
+            warnings,
+        });
     }
     screen.text(&item.id.to_string())?;
     let (kind, lane, status) = (&item.kind, &item.lane, item.status);
@@ -284,7 +297,7 @@ fn show_one(
             format!("an item of that {by} is there ({kind}, {status}); it is left as it is{but}")
         }
     });
-    Ok(Answer::Yes)
+    Ok(())
 }
 
 /// What the stored item is to do differently from the one that was sent, without showing either.
@@ -299,7 +312,7 @@ fn difference(sent: &NewItem, stored: &WorkItem) -> Option<&'static str> {
     }
 }
 
-fn show_batch(fates: &[Fate<'_>], screen: &Screen) -> Result<Answer, Failure> {
+fn show_batch(fates: &[Fate<'_>], warnings: &[String], screen: &Screen) -> Result<(), Failure> {
     let inserted = fates.iter().filter(|fate| fate.name == INSERTED).count();
     if screen.is_json() {
         #[derive(Serialize)]
@@ -307,19 +320,20 @@ fn show_batch(fates: &[Fate<'_>], screen: &Screen) -> Result<Answer, Failure> {
             schema: u32,
             inserted: usize,
             items: Vec<ItemDocument<'a>>,
+            warnings: &'a [String],
         }
-        screen.object(&Document {
+        return screen.object(&Document {
             schema: SCHEMA,
             inserted,
             items: fates
                 .iter()
                 .map(|fate| ItemDocument::of(fate.item))
                 .collect(),
-        })?;
-        return Ok(Answer::Yes);
+            warnings,
+        });
     }
     let ids: Vec<String> = fates.iter().map(|fate| fate.item.id.to_string()).collect();
     screen.text(&ids.join("\n"))?;
     screen.talk(&format!("{inserted} items are queued"));
-    Ok(Answer::Yes)
+    Ok(())
 }

@@ -10,8 +10,9 @@ use serde_json::Value;
 
 use super::page::nearest;
 use super::problem::{self, Complaint, Problem};
+use super::serving::unserved_kinds;
 use super::show::{self, Line};
-use super::{Config, FILE, KindConfig, Origin, Setting, WorkerFlags};
+use super::{Config, FILE, Origin, WorkerFlags};
 use crate::arguments::Common;
 use crate::database::Database;
 use crate::failure::{Answer, Failure};
@@ -97,13 +98,10 @@ fn check(flags: &WorkerFlags, common: &Common, screen: &Screen) -> Result<Answer
     if !problems.is_empty() {
         return Err(problem::refusal(problems));
     }
-    let lanes: Vec<String> = config
-        .workers()
-        .iter()
-        .flat_map(|worker| worker.lanes.iter().map(ToString::to_string))
-        .collect();
+    let lanes = config.lanes_served();
+    let lanes: Vec<String> = lanes.iter().map(ToString::to_string).collect();
     let mut warnings = strays();
-    warnings.extend(unserved(&config, &lanes, &file));
+    warnings.extend(unserved_kinds(&config, &file));
     let kinds: Vec<&str> = config.kinds.keys().map(leasehold::Kind::as_str).collect();
     if screen.is_json() {
         #[derive(Serialize)]
@@ -207,22 +205,6 @@ fn strays() -> Vec<String> {
         None => format!("the variable {name} means nothing; unset it, or call it otherwise"),
     };
     names.into_iter().map(warn).collect()
-}
-
-/// A warning for each kind whose items this file's workers would not claim. Another's may.
-fn unserved(config: &Config, lanes: &[String], file: &str) -> Vec<String> {
-    let is_served = |lane: &str| lanes.iter().any(|one| one == lane);
-    let kinds = config.kinds.iter();
-    let unserved = kinds.filter(|(_, kind)| !is_served(kind.lane.value.as_str()));
-    let warn = |(name, kind): (&leasehold::Kind, &KindConfig)| {
-        let Setting { value, origin } = &kind.lane;
-        let place = origin.shown(file);
-        format!(
-            "{place}: kinds.{name}.lane is {value}, and no worker of this file claims from it; \
-             add it to worker.lanes unless another worker does"
-        )
-    };
-    unserved.map(warn).collect()
 }
 
 /// How our variables begin.

@@ -340,6 +340,60 @@ fn enqueue_takes_from_the_kind_what_no_flag_says() {
 }
 
 #[test]
+fn what_no_worker_of_the_file_would_run_is_enqueued_with_a_warning() {
+    let place = place();
+    for (arguments, warning) in [
+        (
+            ["enqueue", "SENT"].as_slice(),
+            "no kind SENT in leasehold.toml; SEND is there",
+        ),
+        (
+            &["enqueue", "QQ", "--lane", "nowhere"],
+            "no kind QQ in leasehold.toml, so none of its workers runs the item",
+        ),
+        (
+            &["enqueue", "SEND", "--lane", "mial"],
+            "no worker of leasehold.toml claims from the lane mial; mail is there",
+        ),
+    ] {
+        let ended = place.run(arguments);
+        assert_eq!(
+            (ended.code, ended.out.lines().count()),
+            (0, 1),
+            "{arguments:?}"
+        );
+        let last = ended.talk.lines().last();
+        assert_eq!(last, Some(format!("warning: {warning}").as_str()));
+        assert_eq!(
+            place.json(arguments)["warnings"],
+            serde_json::json!([warning])
+        );
+    }
+    place.file("two.jsonl", "{}\n{}\n");
+    let batch = ["enqueue", "SENT", "--batch", "two.jsonl"];
+    let talk = place.run(&batch).talk;
+    assert_eq!(talk.matches("warning: ").count(), 1, "{talk}");
+    let warnings = place.json(&batch)["warnings"].clone();
+    assert_eq!(warnings.as_array().map(Vec::len), Some(1), "{warnings}");
+}
+
+#[test]
+fn what_is_run_or_may_be_run_elsewhere_is_enqueued_without_a_warning() {
+    let served = place();
+    for arguments in [["SEND"].as_slice(), &["RENDER", "--lane", "video"]] {
+        let arguments = [&["enqueue"], arguments].concat();
+        assert_eq!(served.json(&arguments)["warnings"], serde_json::json!([]));
+        let talk = served.run(&arguments).talk;
+        assert!(!talk.contains("warning"), "{talk}");
+    }
+    // Without a file, or by one that is only for who enqueues, nobody can say.
+    let place = Place::new();
+    assert!(!place.run(&["enqueue", "SEND"]).talk.contains("warning"));
+    place.file("leasehold.toml", "database = \"jobs.db\"");
+    assert!(!place.run(&["enqueue", "SEND"]).talk.contains("warning"));
+}
+
+#[test]
 fn redacted_fields_are_masked_in_text_and_objects() {
     let place = place();
     let payload =
