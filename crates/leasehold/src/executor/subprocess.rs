@@ -217,9 +217,14 @@ async fn execute(fence: &Fence, program: &Program, run: &Run, kill: &Cancellatio
         Ok(command) => command,
         Err(error) => return Ending::Outcome(talk.failed(&error)),
     };
-    let child = match fence.run(command, until.flatten()) {
-        Ok(child) => child,
-        Err(error) => return Ending::Outcome(talk.not_started(&error)),
+    let fence = fence.clone();
+    // When many commands start at once it may wait for its turn, which no thread of the runtime should.
+    let started = tokio::task::spawn_blocking(move || fence.run(command, until.flatten()));
+    let child = match started.await {
+        Ok(Ok(child)) => child,
+        Ok(Err(error)) => return Ending::Outcome(talk.not_started(&error)),
+        // The runtime is going away, and this future with it.
+        Err(_) => return Ending::Unbegun,
     };
     let control = child.control();
     if let Some(place) = run.place() {
