@@ -79,6 +79,9 @@ impl Fence {
 
     /// With wardens that are this program, started again.
     ///
+    /// Commands have the user, the groups and the limits that this process has now: what it changes of its
+    /// own later does not reach them.
+    ///
     /// # Errors
     /// [`StartError::NotEntered`] unless `main` began with [`enter`](crate::enter()).
     pub fn start() -> Result<Self, StartError> {
