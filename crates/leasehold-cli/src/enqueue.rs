@@ -5,10 +5,11 @@ use leasehold::core::store::work::Enqueued;
 use leasehold::core::text::clip;
 use leasehold::core::{Due, IdempotencyKey, Permission};
 use leasehold::{Client, ItemId, JsonObject, Kind, Lane, NewItem, WorkItem};
+use leasehold_fence::protocol;
 use serde::Serialize;
 
 use crate::arguments::Common;
-use crate::config::Config;
+use crate::config::{Config, KindConfig};
 use crate::database::Database;
 use crate::failure::{Answer, Failure};
 use crate::items::ItemDocument;
@@ -114,8 +115,16 @@ pub(crate) fn run(
     let template = Template::of(arguments, &config)?;
     let payloads = match &arguments.batch {
         Some(file) => payload::lines(file)?,
-        None => vec![payload::one(arguments.payload.as_deref())?],
+        None => {
+            let payload = payload::one(arguments.payload.as_deref())?;
+            vec![("the payload".to_owned(), payload)]
+        }
     };
+    if let Some(of_kind) = config.kinds.get(&template.kind) {
+        for (place, payload) in &payloads {
+            check_size(place, payload, &template.kind, of_kind)?;
+        }
+    }
     let database = Database::of(&config)?;
     let warning = config.unserved(&template.kind, &template.lane);
     block_on(async {
@@ -123,7 +132,7 @@ pub(crate) fn run(
         let now = client.stores().work.now().await?;
         let items: Vec<NewItem> = payloads
             .into_iter()
-            .map(|payload| template.item(payload, now, &client))
+            .map(|(_, payload)| template.item(payload, now, &client))
             .collect();
         let ids: Vec<ItemId> = items.iter().map(|item| item.id).collect();
         let sent = items.first().cloned();
@@ -202,6 +211,26 @@ impl Template {
         item.request_id = client.context().request().request_id;
         item
     }
+}
+
+/// Refuses a payload that the command of the kind cannot be handed: its first run would be its last.
+fn check_size(
+    place: &str,
+    payload: &JsonObject,
+    kind: &Kind,
+    of_kind: &KindConfig,
+) -> Result<(), Failure> {
+    let delivery = protocol::deliver(payload.as_str().as_bytes(), of_kind.request.value);
+    let Err(refused) = delivery else {
+        return Ok(());
+    };
+    // Its text says what to do as well, in the words of the protocol.
+    let told = refused.to_string();
+    let why = told.split("; ").next().unwrap_or_default();
+    let what = format!("{place} is too large for the command of {kind}; nothing was stored");
+    Err(Failure::usage(what).because(why).remedy(format!(
+        "set request = \"stdin\" in [kinds.{kind}], and read standard input in the handler"
+    )))
 }
 
 /// Refuses a key that says nothing: a script whose variable is not set would give one to all its work.

@@ -75,9 +75,9 @@ pub(crate) fn one(argument: Option<&str>) -> Result<JsonObject, Failure> {
     })
 }
 
-/// Reads one payload a line from the file, or from standard input for `-`. Blank lines are passed
-/// over. One bad line refuses them all.
-pub(crate) fn lines(file: &str) -> Result<Vec<JsonObject>, Failure> {
+/// Reads one payload a line from the file, or from standard input for `-`, each with the name of its
+/// place. Blank lines are passed over. One bad line refuses them all.
+pub(crate) fn lines(file: &str) -> Result<Vec<(String, JsonObject)>, Failure> {
     let origin = match file {
         "-" => Origin::Input,
         path => Origin::File(path),
@@ -88,15 +88,15 @@ pub(crate) fn lines(file: &str) -> Result<Vec<JsonObject>, Failure> {
         if line.trim().is_empty() {
             continue;
         }
+        let at = format!("line {number} of {origin}");
         let payload = JsonObject::parse(line).map_err(|error| {
             // The decoder was given one line and counts from there.
             let place = format!(" at line {number} column");
-            let what = format!("line {number} of {origin} is not acceptable; nothing was stored");
-            Failure::usage(what)
+            Failure::usage(format!("{at} is not acceptable; nothing was stored"))
                 .because(why(&error).replace(" at line 1 column", &place))
                 .remedy(remedy(&error).unwrap_or("write one whole object on each line"))
         })?;
-        payloads.push(payload);
+        payloads.push((at, payload));
         if payloads.len() > BATCH_LINES_MAX {
             return Err(Failure::usage(format!(
                 "{origin} holds more than {BATCH_LINES_MAX} payloads; nothing was stored"

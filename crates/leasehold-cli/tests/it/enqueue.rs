@@ -279,3 +279,37 @@ fn a_batch_with_one_bad_line_stores_nothing() {
         assert_eq!(ended.code, 2, "{}", ended.talk);
     }
 }
+
+#[test]
+fn a_payload_larger_than_its_command_is_handed_is_refused_before_it_is_stored() {
+    let place = Place::new();
+    place.file(
+        "leasehold.toml",
+        "[kinds.SEND]\ncommand = [\"true\"]\n[kinds.LOAD]\ncommand = [\"true\"]\n\
+         request = \"stdin\"\n",
+    );
+    let of = |bytes: usize| format!("{{\"a\":\"{}\"}}", "x".repeat(bytes - 8));
+    place.file("fits.json", of(131_056));
+    place.file("large.json", of(131_057));
+    place.file("rows.jsonl", format!("{{}}\n\n{}\n", of(131_057)));
+    for (arguments, where_it_is) in [
+        (["SEND", "@large.json"].as_slice(), "the payload"),
+        (&["SEND", "--batch", "rows.jsonl"], "line 3 of rows.jsonl"),
+    ] {
+        let talk = place.refused(2, &[&["enqueue"], arguments].concat());
+        for words in [
+            where_it_is,
+            "131057",
+            "131056",
+            "request = \"stdin\"",
+            "[kinds.SEND]",
+        ] {
+            assert!(talk.contains(words), "{words}: {talk}");
+        }
+    }
+    assert!(!place.path().join("leasehold.db").exists());
+    place.enqueue(&["SEND", "@fits.json"]);
+    place.enqueue(&["LOAD", "@large.json"]);
+    // Nobody here knows how another kind is run.
+    place.enqueue(&["OTHER", "@large.json"]);
+}
