@@ -123,17 +123,18 @@ impl Common {
         }
     }
 
-    /// Refuses --database and --config on a command that has no use for them. From the environment they
-    /// may come all the same: they are set there for the others.
+    /// Refuses --database, and --config as well, on a command that has no use for it. From the
+    /// environment they may come all the same: they are set there for the others.
     pub(crate) fn without_database(&self, command: &Command) -> Result<(), Failure> {
         let Some(why) = command.why_no_database() else {
             return Ok(());
         };
-        for (name, is_given) in [
+        let reads_settings = matches!(command, Command::Health(_));
+        for (name, is_refused) in [
             (DATABASE, self.is_database_given),
-            (CONFIG, self.is_config_given),
+            (CONFIG, self.is_config_given && !reads_settings),
         ] {
-            if is_given {
+            if is_refused {
                 return Err(
                     Failure::usage(format!("this command does not take --{name}"))
                         .because(why)
@@ -217,14 +218,14 @@ const DATABASE: &str = "database";
 /// What clap knows --config by.
 const CONFIG: &str = "config";
 
-/// The commands that open no database: their help lists neither.
-const WITHOUT_DATABASE: &[&str] = &[
-    "demo",
-    "bench",
-    "health",
-    "completions",
-    "demo-worker",
-    "demo-crash-worker",
+/// The commands that open no database, and what their help therefore does not list.
+const WITHOUT_DATABASE: &[(&str, &[&str])] = &[
+    ("demo", &[DATABASE, CONFIG]),
+    ("bench", &[DATABASE, CONFIG]),
+    ("health", &[DATABASE]),
+    ("completions", &[DATABASE, CONFIG]),
+    ("demo-worker", &[DATABASE, CONFIG]),
+    ("demo-crash-worker", &[DATABASE, CONFIG]),
 ];
 
 /// The tree of commands, as it is parsed and shown. Help does not repeat what an environment variable
@@ -236,13 +237,13 @@ pub(crate) fn command() -> clap::Command {
             .mut_subcommands(discreet)
     }
     let mut tree = Arguments::command();
-    let hidden: Vec<clap::Arg> = tree
-        .get_arguments()
-        .filter(|one| [DATABASE, CONFIG].contains(&one.get_id().as_str()))
-        .map(|one| one.clone().hide(true))
-        .collect();
-    for name in WITHOUT_DATABASE {
-        tree = tree.mut_subcommand(name, |command| command.args(hidden.clone()));
+    for (name, without) in WITHOUT_DATABASE {
+        let hidden: Vec<clap::Arg> = tree
+            .get_arguments()
+            .filter(|one| without.contains(&one.get_id().as_str()))
+            .map(|one| one.clone().hide(true))
+            .collect();
+        tree = tree.mut_subcommand(name, |command| command.args(hidden));
     }
     discreet(tree)
 }

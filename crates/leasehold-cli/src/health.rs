@@ -1,7 +1,7 @@
 //! `leasehold health`: asks a worker whether its loop lives. For probes that run a command.
 
 use std::io::{Read as _, Write as _};
-use std::net::{TcpStream, ToSocketAddrs as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
 
 use leasehold::SystemClock;
@@ -9,15 +9,20 @@ use leasehold::core::Clock as _;
 use leasehold::core::time::short_length;
 use serde::Serialize;
 
+use crate::arguments::Common;
+use crate::config::{Config, WorkerFlags};
 use crate::failure::{Answer, Failure};
 use crate::screen::{SCHEMA, Screen};
 use crate::when;
 
 /// Ask a worker's health port whether its loop lives: 0 if it does, 1 if not.
+///
+/// Without --url or --address the port is asked that the settings give the worker: `LEASEHOLD_HEALTH`,
+/// else health in the section [worker] of the file.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "JSON: {\"schema\", \"alive\", \"status\", \"text\"}.")]
 pub(crate) struct Arguments {
-    /// Where to ask, such as `http://127.0.0.1:9400/healthz`.
+    /// Where to ask, such as `http://127.0.0.1:9464/healthz`.
     #[arg(long, value_name = "URL", env = "LEASEHOLD_HEALTH_URL")]
     url: Option<String>,
 
@@ -43,15 +48,15 @@ pub(crate) struct Arguments {
 /// More of an answer than this is not from a worker.
 const ANSWER_BYTES_MAX: usize = 8 << 10;
 
-pub(crate) fn run(arguments: &Arguments, screen: &Screen) -> Result<Answer, Failure> {
+pub(crate) fn run(
+    arguments: &Arguments,
+    common: &Common,
+    screen: &Screen,
+) -> Result<Answer, Failure> {
     let place = match (&arguments.url, &arguments.address) {
         (Some(url), _) => Place::of_url(url)?,
         (None, Some(address)) => Place::of_address(address)?,
-        (None, None) => {
-            return Err(Failure::usage("no worker is named")
-                .because("there is no standing address to ask")
-                .remedy("give --address 127.0.0.1:9400 or --url http://127.0.0.1:9400/healthz"));
-        }
+        (None, None) => Place::of_settings(common)?,
     };
     let timeout = when::duration("--timeout", &arguments.timeout)?;
     if timeout.is_zero() {
@@ -97,7 +102,7 @@ impl Place {
         let Some(rest) = url.strip_prefix("http://") else {
             return Err(Failure::usage("--url is not a plain http URL")
                 .because("a worker's health port speaks plain HTTP")
-                .remedy("write it as http://127.0.0.1:9400/healthz"));
+                .remedy("write it as http://127.0.0.1:9464/healthz"));
         };
         let (authority, path) = match rest.split_once('/') {
             Some((authority, path)) => (authority, format!("/{path}")),
@@ -113,7 +118,7 @@ impl Place {
             return Err(
                 Failure::usage("--url holds more than a host, a port and a path")
                     .because("user names and white space are not sent")
-                    .remedy("write it as http://127.0.0.1:9400/healthz"),
+                    .remedy("write it as http://127.0.0.1:9464/healthz"),
             );
         }
         let authority = if has_port(authority) {
@@ -129,11 +134,46 @@ impl Place {
             return Err(
                 Failure::usage(format!("--address {address:?} is no host and port"))
                     .because("both are needed")
-                    .remedy("write it as 127.0.0.1:9400, worker.internal:9400 or [::1]:9400"),
+                    .remedy("write it as 127.0.0.1:9464, worker.internal:9464 or [::1]:9464"),
             );
         }
         Ok(Self {
             authority: address.to_owned(),
+            path: "/healthz".to_owned(),
+        })
+    }
+
+    /// Where the worker of the settings listens.
+    fn of_settings(common: &Common) -> Result<Self, Failure> {
+        let flags = WorkerFlags::of_environment().map_err(|error| {
+            Failure::usage("a variable of the worker cannot be read")
+                .because(error.to_string().trim())
+                .remedy("correct it, or give --address 127.0.0.1:9464")
+        })?;
+        let config = Config::load_for_worker(common, &flags)?;
+        let unnamed = |why: &str| {
+            Failure::usage("no worker is named").because(why).remedy(
+                "give --address 127.0.0.1:9464 or --url http://127.0.0.1:9464/healthz, or set \
+                 worker.health",
+            )
+        };
+        let health = config.worker.settings.health;
+        let mut address = health.ok_or_else(|| {
+            unnamed("neither --address nor --url is given, and worker.health is not set")
+        })?;
+        if address.port() == 0 {
+            return Err(unnamed(
+                "worker.health has port 0, which picks a free port at each start",
+            ));
+        }
+        if address.ip().is_unspecified() {
+            address.set_ip(match address.ip() {
+                IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+                IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+            });
+        }
+        Ok(Self {
+            authority: address.to_string(),
             path: "/healthz".to_owned(),
         })
     }

@@ -97,7 +97,7 @@ fn run(arguments: Arguments, screen: &Screen) -> Result<Answer, Failure> {
         Command::Run(arguments) => run::run(&arguments, common, screen),
         Command::Dev(arguments) => run::dev::run(&arguments, common, screen),
         Command::Migrate(arguments) => migrate::run(&arguments, common, screen),
-        Command::Health(arguments) => health::run(&arguments, screen),
+        Command::Health(arguments) => health::run(&arguments, common, screen),
         Command::Config(arguments) => config::command::run(&arguments, common, screen),
         Command::Doctor(_) => doctor::run(common, screen),
         Command::Completions(arguments) => completions::run(&arguments),

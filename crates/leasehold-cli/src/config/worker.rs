@@ -103,6 +103,15 @@ impl clap::FromArgMatches for WorkerFlags {
     }
 }
 
+impl WorkerFlags {
+    /// What the environment says, for a command that asks how a worker is set and starts none.
+    pub(crate) fn of_environment() -> Result<Self, clap::Error> {
+        let command = <Self as clap::Args>::augment_args(clap::Command::new("worker"));
+        let matches = command.try_get_matches_from(["worker"])?;
+        <Self as clap::FromArgMatches>::from_arg_matches(&matches)
+    }
+}
+
 impl clap::Args for WorkerFlags {
     fn augment_args(command: clap::Command) -> clap::Command {
         command.args(FIELDS.iter().map(|field| {

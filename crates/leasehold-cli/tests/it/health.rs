@@ -74,3 +74,38 @@ fn a_place_that_cannot_be_asked_is_a_usage_error() {
         &["health", "--address", "127.0.0.1:1", "--timeout", "0s"],
     );
 }
+
+#[test]
+fn the_port_of_the_settings_is_asked_if_none_is_named() {
+    let place = Place::new();
+    let alive = "HTTP/1.1 200 OK\r\n\r\nok\n";
+    let write = |address: SocketAddr| {
+        place.file(
+            "etc/leasehold.toml",
+            format!("[worker]\nhealth = \"{address}\"\n"),
+        );
+    };
+    let ask = ["health", "--config", "etc/leasehold.toml"];
+    write(port(alive));
+    assert_eq!(place.run(&ask).code, 0);
+    // Whoever listens everywhere is asked here.
+    let everywhere = SocketAddr::from(([0, 0, 0, 0], port(alive).port()));
+    write(everywhere);
+    assert_eq!(place.run(&ask).code, 0);
+    // As the worker takes it: the variable stands over the file.
+    let output = place
+        .command(&ask)
+        .env("LEASEHOLD_HEALTH", port(alive).to_string())
+        .output()
+        .expect("the command");
+    assert_eq!(output.status.code(), Some(0));
+    let named = port("HTTP/1.1 503 Service Unavailable\r\n\r\nhung\n").to_string();
+    let ended = place.run(&[ask.as_slice(), &["--address", &named]].concat());
+    assert_eq!((ended.code, ended.out.as_str()), (1, "hung\n"));
+    write(SocketAddr::from(([127, 0, 0, 1], 0)));
+    let talk = place.refused(2, &ask);
+    assert!(talk.contains("picks a free port"), "{talk}");
+    place.file("etc/leasehold.toml", "");
+    let talk = place.refused(2, &ask);
+    assert!(talk.contains("worker.health is not set"), "{talk}");
+}
