@@ -181,6 +181,11 @@ pub(crate) fn options() -> Options {
 
 /// What stood in the way of opening a file, in our three lines.
 pub(crate) fn refusal(error: OpenError) -> Failure {
+    if let OpenError::Missing { path } | OpenError::Unusable { path, .. } = &error
+        && let Some(failure) = without_folder(path)
+    {
+        return failure;
+    }
     match error {
         OpenError::Missing { path } => Failure::cannot_open(format!(
             "there is no database at {}",
@@ -215,6 +220,31 @@ pub(crate) fn refusal(error: OpenError) -> Failure {
         }
         other => Failure::cannot_open("the database cannot be opened").because(other),
     }
+}
+
+/// A refusal if the file cannot be there because its folder is not.
+fn without_folder(path: &Path) -> Option<Failure> {
+    let folder = path.parent()?;
+    if folder.as_os_str().is_empty() || folder.is_dir() {
+        return None;
+    }
+    let shown = folder.display();
+    let (what, remedy) = if folder.exists() {
+        (
+            format!("{shown} is no folder"),
+            "name a database elsewhere with --database",
+        )
+    } else {
+        (
+            format!("the folder {shown} is not there"),
+            "make it, or name a database elsewhere with --database",
+        )
+    };
+    Some(
+        Failure::cannot_open(what)
+            .because(format!("the database would be {}", path.display()))
+            .remedy(remedy),
+    )
 }
 
 /// The scheme, if the text has one: `word://…`, or one of the words that we know before a colon.

@@ -85,6 +85,28 @@ fn what_is_no_database_is_refused() {
 }
 
 #[test]
+fn a_folder_that_is_not_there_is_named_by_every_command() {
+    let place = Place::new();
+    place.file("plain", "");
+    let makers: &[&[&str]] = &[
+        &["migrate"],
+        &["enqueue", "SEND"],
+        &["run", "A", "--", "true"],
+    ];
+    for command in READERS.iter().chain(makers) {
+        for (url, what) in [
+            ("no/such/queue.db", "the folder no/such is not there"),
+            ("plain/queue.db", "plain is no folder"),
+        ] {
+            let given: Vec<&str> = [&["--database", url], *command].concat();
+            let talk = place.refused(4, &given);
+            assert!(talk.contains(what) && talk.contains(url), "{talk}");
+            assert!(talk.contains("--database"), "{talk}");
+        }
+    }
+}
+
+#[test]
 fn a_url_of_another_database_is_refused_without_its_password() {
     let place = Place::new();
     let talk = place.refused(
