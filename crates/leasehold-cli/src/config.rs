@@ -153,25 +153,39 @@ impl Config {
         workers
     }
 
-    /// Leaves one kind: that of the file, or, with a command, that command in this folder.
-    pub(crate) fn only(&mut self, kind: &str, command: &[String]) -> Result<(), Failure> {
-        let kind = parse_kind(kind)?;
-        let of_file = self.kinds.remove(&kind);
-        let config = match (of_file, command) {
-            (Some(config), []) => config,
-            (None, []) => {
-                return Err(Failure::usage(format!("there is no command for {kind}"))
-                    .because("none is given, and the file of settings has no section for the kind")
-                    .remedy(format!(
-                        "add one, as in `leasehold run {kind} -- python3 handler.py`"
-                    )));
+    /// Leaves these kinds of the file; or the one kind, with a command for it in this folder.
+    pub(crate) fn only(&mut self, kinds: &[String], command: &[String]) -> Result<(), Failure> {
+        let kinds: Result<Vec<Kind>, Failure> = kinds.iter().map(|kind| parse_kind(kind)).collect();
+        let kinds = kinds?;
+        if command.is_empty() {
+            if let Some(kind) = kinds.iter().find(|one| !self.kinds.contains_key(*one)) {
+                return Err(self.without_command(kind));
             }
-            (config, command) => config
-                .unwrap_or_else(|| KindConfig::within(Path::new("")))
-                .with_command(command),
+            self.kinds.retain(|kind, _| kinds.contains(kind));
+            return Ok(());
+        }
+        let [kind] = kinds.as_slice() else {
+            return Err(Failure::usage("a command is given, and several kinds")
+                .because("a command here is for exactly one kind")
+                .remedy("name one kind, or give each a section with a command in leasehold.toml"));
         };
-        self.kinds = BTreeMap::from([(kind, config)]);
+        let of_file = self.kinds.remove(kind);
+        let config = of_file
+            .unwrap_or_else(|| KindConfig::within(Path::new("")))
+            .with_command(command);
+        self.kinds = BTreeMap::from([(kind.clone(), config)]);
         Ok(())
+    }
+
+    fn without_command(&self, kind: &Kind) -> Failure {
+        let known: Vec<&str> = self.kinds.keys().map(Kind::as_str).collect();
+        let remedy = match page::nearest(kind.as_str(), &known) {
+            Some(near) => format!("did you mean {near}?"),
+            None => format!("add one, as in `leasehold run {kind} -- python3 handler.py`"),
+        };
+        Failure::usage(format!("there is no command for {kind}"))
+            .because("none is given, and the file of settings has no section for the kind")
+            .remedy(remedy)
     }
 
     /// The payload fields of the kind that nobody is shown.

@@ -31,6 +31,7 @@ pub(crate) mod dev;
 #[command(
     after_help = "Examples:
   leasehold run                                   every kind of leasehold.toml
+  leasehold run SEND RENDER                       two of them
   leasehold run HELLO -- python3 hello.py         one kind, and no file
   leasehold run --until-empty                     end when there is nothing to do
 
@@ -38,6 +39,7 @@ TERM or Ctrl-C drains: what runs is asked to end, and items that are not done ar
 one does not wait.",
     after_long_help = "Examples:
   leasehold run                                   every kind of leasehold.toml
+  leasehold run SEND RENDER                       two of them
   leasehold run HELLO -- python3 hello.py         one kind, and no file
   leasehold run --until-empty                     end when there is nothing to do
 
@@ -51,8 +53,9 @@ With --json the log is one JSON object a line, and at the end standard output ha
 could not be handed back in time: they are recovered when their leases are over."
 )]
 pub(crate) struct Arguments {
-    /// Only this kind: of the file of settings, or with its command after --.
-    kind: Option<String>,
+    /// Only these kinds of the file of settings; or one kind, with its command after --.
+    #[arg(value_name = "KIND")]
+    kinds: Vec<String>,
 
     /// End when nothing is due any more. What waits for a later time is left.
     #[arg(
@@ -67,7 +70,7 @@ pub(crate) struct Arguments {
     worker: WorkerFlags,
 
     /// The command of the kind, and its arguments. It runs in this folder.
-    #[arg(last = true, value_name = "CMD", requires = "kind")]
+    #[arg(last = true, value_name = "CMD", requires = "kinds")]
     command: Vec<String>,
 }
 
@@ -90,8 +93,8 @@ impl Arguments {
     /// The settings, for the kinds that are asked for.
     fn config(&self, common: &Common) -> Result<Config, Failure> {
         let mut config = Config::load_for_worker(common, &self.worker)?;
-        if let Some(kind) = &self.kind {
-            config.only(kind, &self.command)?;
+        if !self.kinds.is_empty() {
+            config.only(&self.kinds, &self.command)?;
         }
         Ok(config)
     }

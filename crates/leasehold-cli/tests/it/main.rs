@@ -23,3 +23,5 @@ mod process;
 mod readme;
 #[cfg(test)]
 mod run;
+#[cfg(test)]
+mod until_empty;
