@@ -6,7 +6,8 @@ use leasehold::core::FailureCode;
 use leasehold::core::time::short_length;
 use leasehold::{JsonObject, Kind};
 use leasehold_fence::protocol::{
-    self, Answer, ChildError, Level, RegisteredErrors, ResultRule, Stopped, UNKNOWN_ERROR,
+    self, Answer, ChildError, ErrorNameRefused, Level, RegisteredError, RegisteredErrors,
+    ResultRule, Stopped, UNKNOWN_ERROR,
 };
 use leasehold_fence::{Ending, Finished, SpawnFailure};
 use serde::Serialize;
@@ -27,6 +28,9 @@ pub(super) enum Verdict {
         message: String,
         level: &'static str,
         retryable: bool,
+        /// Under which name the command reported it, if that is not registered.
+        #[serde(skip)]
+        unregistered: Option<String>,
     },
     Parked {
         reason: String,
@@ -78,6 +82,7 @@ impl Verdict {
                     message: error.to_string(),
                     level: Level::Error.as_str(),
                     retryable: false,
+                    unregistered: None,
                 },
             },
             Answer::Parked {
@@ -87,7 +92,17 @@ impl Verdict {
                 reason,
                 retry_after_ms: milliseconds(retry_after),
             },
-            Answer::Failed(error) => error.into(),
+            Answer::Failed(error) => {
+                let mut verdict = Self::from(error);
+                if let Self::Failed {
+                    name, unregistered, ..
+                } = &mut verdict
+                    && name == UNKNOWN_ERROR
+                {
+                    *unregistered = reported_name(stdout);
+                }
+                verdict
+            }
             Answer::Stopped(Stopped::LeaseLost | Stopped::Killed) => Self::Stopped,
         }
     }
@@ -107,6 +122,7 @@ impl Verdict {
                 message,
                 level,
                 retryable,
+                unregistered,
             } => {
                 let mut lines = vec![
                     format!("failed: {name}: {message}"),
@@ -118,11 +134,13 @@ impl Verdict {
                             .to_owned()
                     },
                 ];
-                if name == UNKNOWN_ERROR {
-                    let remedy = format!(
-                        "  to pass the error on by its own name, register it in [kinds.{kind}.errors]"
-                    );
-                    lines.push(remedy);
+                if let Some(reported) = unregistered {
+                    lines.push(match registering(reported) {
+                        Ok(()) => format!(
+                            "  to pass the error on by its own name, register it in [kinds.{kind}.errors]"
+                        ),
+                        Err(refused) => format!("  {refused}"),
+                    });
                 }
                 lines
             }
@@ -165,8 +183,28 @@ impl From<ChildError> for Verdict {
             message: error.message,
             level: error.level.as_str(),
             retryable: error.retryable,
+            unregistered: None,
         }
     }
+}
+
+/// The name of the error that the command reported.
+fn reported_name(stdout: &[u8]) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Envelope {
+        error: String,
+    }
+    let envelope: Envelope = serde_json::from_slice(stdout).ok()?;
+    Some(envelope.error)
+}
+
+/// Whether the name could be registered; if not, why, and what to do.
+fn registering(name: &str) -> Result<(), ErrorNameRefused> {
+    let rule = RegisteredError {
+        level: Level::Error,
+        retryable: true,
+    };
+    RegisteredErrors::new([(name, rule)]).map(drop)
 }
 
 impl Told<'_> {

@@ -151,6 +151,32 @@ fn failures_say_what_the_worker_would_make_of_them() {
 }
 
 #[test]
+fn only_a_name_that_can_be_registered_is_asked_to_be() {
+    for (name, advice) in [
+        ("BadAsset", "register it in [kinds.SEND.errors]"),
+        (
+            "AbortedStaleTask",
+            "  AbortedStaleTask is an error of the worker's own",
+        ),
+        (
+            "States.Timeout",
+            "errors are Step Functions' own; choose another name",
+        ),
+        (
+            "my.pkg.BadAsset",
+            "\"my.pkg.BadAsset\" is no name for an error",
+        ),
+        ("Bad: Asset", "\"Bad: Asset\" is no name for an error"),
+    ] {
+        let answer = format!(r#"echo '{{"error": "{name}", "message": "no such key"}}'; exit 1"#);
+        let told = script(&[], &answer).talk;
+        assert!(told.contains(advice), "{name}: {told}");
+        let is_asked = told.contains("register it");
+        assert_eq!(is_asked, name == "BadAsset", "{name}: {told}");
+    }
+}
+
+#[test]
 fn not_now_is_a_no() {
     let ended = script(
         &[],
