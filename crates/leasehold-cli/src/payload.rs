@@ -64,7 +64,8 @@ pub(crate) fn one(argument: Option<&str>) -> Result<JsonObject, Failure> {
             None if origin == Origin::Argument && Path::new(argument).is_file() => {
                 format!("write @{argument} to send what that file holds")
             }
-            None if origin == Origin::Argument => {
+            // The quotes are what a shell takes away.
+            None if origin == Origin::Argument && !argument.contains('"') => {
                 "quote it for the shell, as in '{\"id\": 7}', or send it with @file or -".to_owned()
             }
             None => "correct it at that place".to_owned(),
@@ -146,6 +147,7 @@ const fn remedy(error: &JsonError) -> Option<&'static str> {
         JsonError::ZeroCharacter { .. } => {
             Some("take the character out, or encode the value as base64")
         }
+        JsonError::DuplicateKey { .. } => Some("leave one of them out"),
         JsonError::TooLarge { .. } => Some("store the data elsewhere and send its id"),
         _ => None,
     }

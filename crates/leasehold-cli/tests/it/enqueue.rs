@@ -211,6 +211,33 @@ fn payloads_are_refused_with_the_place_and_without_their_text() {
 }
 
 #[test]
+fn a_refused_payload_is_met_with_what_mends_it() {
+    let place = Place::new();
+    for (payload, remedy) in [
+        // What a shell leaves of an object that was not quoted for it.
+        ("{id: 7}", "quote it for the shell"),
+        ("hello", "quote it for the shell"),
+        (r#"{"id": 7, "id": 8}"#, "leave one of them out"),
+        (r#"{"a": "b\u0000"}"#, "take the character out"),
+        ("[7]", "wrap it in an object"),
+        (r#"{"id": 7,}"#, "correct it at that place"),
+        (r#"{"id": "\ud800"}"#, "correct it at that place"),
+    ] {
+        let talk = place.refused(2, &["enqueue", "SEND", payload]);
+        assert!(
+            talk.contains(&format!("try: {remedy}")),
+            "{payload}: {talk}"
+        );
+    }
+    let twice = "{\"id\": 7, \"id\": 8}\n";
+    place.file("twice.json", twice);
+    for arguments in [["@twice.json"].as_slice(), &["--batch", "twice.json"]] {
+        let talk = place.refused(2, &[&["enqueue", "SEND"], arguments].concat());
+        assert!(talk.contains("try: leave one of them out"), "{talk}");
+    }
+}
+
+#[test]
 fn harmless_text_survives_unchanged() {
     let place = Place::new();
     let payload = r#"{"a": "\\u0000 Grüße 世界", "b": 1e300}"#;
