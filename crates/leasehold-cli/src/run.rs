@@ -1,26 +1,28 @@
 //! `leasehold run`: the worker that needs no code. Claims items and runs each as its kind's command.
 //!
-//! [`crew`] makes the workers from the settings; [`dev`] starts them again when the file changes.
+//! [`crew`] makes the workers from the settings; [`dev`] starts them again when the file changes;
+//! [`summary`] says what they did, and [`unhandled`] what they left.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::core::Clock as _;
-use leasehold::core::time::short_length;
-use leasehold::{Idleness, Metrics, Stopper, SystemClock, WorkerError};
+use leasehold::{Client, Idleness, Stopper, SystemClock, WorkerError};
 use leasehold_fence::{Fence, StartError};
-use serde::Serialize;
 
 use crate::arguments::Common;
 use crate::config::{Config, WorkerFlags};
 use crate::failure::{Answer, Failure};
 use crate::init;
-use crate::screen::{SCHEMA, Screen};
+use crate::screen::Screen;
 use crate::stops::Stops;
 use crew::Crew;
+use summary::Summary;
+use unhandled::Unhandled;
 
 mod crew;
 pub(crate) mod dev;
+mod summary;
+mod unhandled;
 
 /// Run a worker: claim items and run each as the command of its kind.
 ///
@@ -49,15 +51,18 @@ one does not wait.
 Exits with 0 after a drain, 1 if too many runs did not end, so that the process has to be replaced.
 
 With --json the log is one JSON object a line, and at the end standard output has one object: {\"schema\", \
-\"worker\": [id, …], \"finished\": {outcome: count, …}, \"abandoned\"}, where abandoned counts the items that \
-could not be handed back in time: they are recovered when their leases are over."
+\"worker\": [id, …], \"finished\": {outcome: count, …}, \"abandoned\", \"unhandled\"}, where abandoned counts the \
+items that could not be handed back in time: they are recovered when their leases are over. unhandled counts, \
+after --until-empty, the due items that have no handler here (as far as they are among the newest 1000 \
+queued ones); else it is null."
 )]
 pub(crate) struct Arguments {
     /// Only these kinds of the file of settings; or one kind, with its command after --.
     #[arg(value_name = "KIND")]
     kinds: Vec<String>,
 
-    /// End when nothing is due any more. What waits for a later time is left.
+    /// End when nothing is due any more. What waits for a later time is left, and so are items of kinds
+    /// or lanes that this worker does not serve: it says how many of those are due.
     #[arg(
         long,
         env = "LEASEHOLD_RUN_UNTIL_EMPTY",
@@ -83,8 +88,12 @@ pub(crate) fn run(
     fenced(async |fence, stops| {
         let crew = Crew::of(&config, fence)?;
         crew.introduce(screen);
+        let client = crew.client().clone();
         let forever = std::future::pending();
-        let (summary, _) = work(crew, stops, arguments.until_empty, forever).await?;
+        let (mut summary, reason) = work(crew, stops, arguments.until_empty, forever).await?;
+        if reason == Reason::Empty {
+            summary.unhandled = look_for_unhandled(&client, &config).await;
+        }
         summary.show(screen)
     })
 }
@@ -98,6 +107,15 @@ impl Arguments {
         }
         Ok(config)
     }
+}
+
+/// What is left for want of a handler. The work is done, whether that can be told or not.
+async fn look_for_unhandled(client: &Client, config: &Config) -> Option<Unhandled> {
+    let kinds = config.kinds.keys().cloned().collect();
+    let looked = Unhandled::look(client, &kinds, &config.lanes_served()).await;
+    looked
+        .map_err(|error| tracing::warn!(%error, "what is left cannot be told"))
+        .ok()
 }
 
 /// Runs what works under a fence, with an ear for requests to stop; the processes that the fence needs are
@@ -190,6 +208,7 @@ async fn work(
         workers: ids,
         metrics,
         abandoned,
+        unhandled: None,
         took: SystemClock.elapsed().since(begun),
     };
     Ok((summary, reason.unwrap_or(Reason::Asked)))
@@ -218,80 +237,5 @@ fn not_well(error: &WorkerError) -> Failure {
         WorkerError::Stuck { .. } => failure
             .remedy("start it again; the items it held are recovered when their leases are over"),
         _ => failure,
-    }
-}
-
-/// What the workers did.
-#[derive(Default)]
-struct Summary {
-    workers: Vec<String>,
-    metrics: Vec<Arc<Metrics>>,
-    abandoned: usize,
-    took: Duration,
-}
-
-#[derive(Serialize)]
-struct Document {
-    schema: u32,
-    worker: Vec<String>,
-    finished: serde_json::Map<String, serde_json::Value>,
-    abandoned: usize,
-}
-
-impl Summary {
-    /// Counts in what others did after these.
-    fn add(&mut self, other: Self) {
-        self.workers.extend(other.workers);
-        self.metrics.extend(other.metrics);
-        self.abandoned += other.abandoned;
-        self.took += other.took;
-    }
-
-    fn show(self, screen: &Screen) -> Result<Answer, Failure> {
-        let finished = self.finished();
-        if screen.is_json() {
-            let finished = finished
-                .iter()
-                .map(|(name, count)| ((*name).to_owned(), (*count).into()));
-            let document = Document {
-                schema: SCHEMA,
-                worker: self.workers,
-                finished: finished.collect(),
-                abandoned: self.abandoned,
-            };
-            screen.object(&document)?;
-            return Ok(Answer::Yes);
-        }
-        let mut parts: Vec<String> = finished
-            .iter()
-            .filter(|(_, count)| *count > 0)
-            .map(|(name, count)| format!("{count} {}", name.replace('_', " ")))
-            .collect();
-        if parts.is_empty() {
-            parts.push("nothing was done".to_owned());
-        }
-        if self.abandoned > 0 {
-            parts.push(format!("{} left to expire", self.abandoned));
-        }
-        let took = if self.took < Duration::from_secs(1) {
-            format!("{} ms", self.took.as_millis())
-        } else {
-            short_length(self.took)
-        };
-        screen.talk(&format!("drained after {took}: {}", parts.join(", ")));
-        Ok(Answer::Yes)
-    }
-
-    /// How many items left the workers, by outcome.
-    fn finished(&self) -> Vec<(&'static str, u64)> {
-        Metrics::outcomes()
-            .map(|outcome| {
-                let counts = self
-                    .metrics
-                    .iter()
-                    .map(|metrics| metrics.finished_as(outcome));
-                (outcome, counts.sum())
-            })
-            .collect()
     }
 }

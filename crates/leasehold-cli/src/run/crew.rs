@@ -8,8 +8,8 @@ use std::thread::JoinHandle;
 use futures_util::future::join_all;
 use leasehold::core::rules::RetryPolicy;
 use leasehold::{
-    Beat, HealthPort, Idleness, Kind, KindSettings, Metrics, Program, QueueSource, Redaction,
-    Stopper, Stores, Subprocess, Worker, WorkerError, WorkerSettings,
+    Beat, Client, HealthPort, Idleness, Kind, KindSettings, Metrics, Program, QueueSource,
+    Redaction, Stopper, Stores, Subprocess, Worker, WorkerError, WorkerSettings,
 };
 use leasehold_fence::protocol::RegisteredErrors;
 use leasehold_fence::{Environment, Fence};
@@ -22,6 +22,7 @@ use crate::screen::Screen;
 
 /// Workers about to run: checked, their port bound, nothing claimed yet.
 pub(super) struct Crew {
+    client: Client,
     workers: Vec<Member>,
     /// Of several workers; one alone has its own.
     port: Option<HealthPort>,
@@ -48,7 +49,8 @@ impl Crew {
         }
         let executor = Arc::new(executor(&config.kinds, fence)?);
         let database = Database::of(config)?;
-        let stores = database.open_or_create()?.stores().clone();
+        let client = database.open_or_create()?;
+        let stores = client.stores().clone();
         let settings = config.workers();
         let port = shared_port(config, &settings)?;
         let workers: Result<Vec<Member>, Failure> = settings
@@ -64,6 +66,7 @@ impl Crew {
             lanes.join("; "),
         );
         Ok(Self {
+            client,
             workers,
             port,
             introduction,
@@ -81,6 +84,11 @@ impl Crew {
         for address in shared.chain(own) {
             tracing::info!(%address, "/healthz and /metrics are served");
         }
+    }
+
+    /// Of the queue that they work on.
+    pub(super) const fn client(&self) -> &Client {
+        &self.client
     }
 
     pub(super) fn ids(&self) -> Vec<String> {

@@ -455,5 +455,5 @@ fn until_empty_waits_for_what_it_holds() {
     assert_eq!(ended.code, 0);
     assert_eq!(item(&place, &id)["status"], "done");
     let again = run_until_empty(&place, &[]);
-    assert!(again.talk.contains("nothing was done"), "{}", again.talk);
+    assert!(again.talk.contains("nothing to do"), "{}", again.talk);
 }
