@@ -35,7 +35,7 @@ mod unhandled;
   leasehold run                                   every kind of leasehold.toml
   leasehold run SEND RENDER                       two of them
   leasehold run HELLO -- python3 hello.py         one kind, and no file
-  leasehold run --until-empty                     end when there is nothing to do
+  leasehold run --until-empty --fail-on-dead      end when nothing is due; 1 if there are dead letters
 
 TERM or Ctrl-C drains: what runs is asked to end, and items that are not done are handed back. A second
 one does not wait.",
@@ -43,12 +43,13 @@ one does not wait.",
   leasehold run                                   every kind of leasehold.toml
   leasehold run SEND RENDER                       two of them
   leasehold run HELLO -- python3 hello.py         one kind, and no file
-  leasehold run --until-empty                     end when there is nothing to do
+  leasehold run --until-empty --fail-on-dead      end when nothing is due; 1 if there are dead letters
 
 TERM or Ctrl-C drains: what runs is asked to end, and items that are not done are handed back. A second
 one does not wait.
 
-Exits with 0 after a drain, 1 if too many runs did not end, so that the process has to be replaced.
+Exits with 0 after a drain, 1 if too many runs did not end, so that the process has to be replaced, and \
+with --fail-on-dead also if an item ended as a dead letter. Items that will be tried again are none.
 
 With --json the log is one JSON object a line, and at the end standard output has one object: {\"schema\", \
 \"worker\": [id, …], \"finished\": {outcome: count, …}, \"abandoned\", \"unhandled\"}, where abandoned counts the \
@@ -70,6 +71,16 @@ pub(crate) struct Arguments {
         value_parser = clap::builder::FalseyValueParser::new()
     )]
     until_empty: bool,
+
+    /// Exit with 1 if an item ended as a dead letter meanwhile: for builds and timers, mostly together
+    /// with --until-empty.
+    #[arg(
+        long,
+        env = "LEASEHOLD_RUN_FAIL_ON_DEAD",
+        action = clap::ArgAction::SetTrue,
+        value_parser = clap::builder::FalseyValueParser::new()
+    )]
+    fail_on_dead: bool,
 
     #[command(flatten)]
     worker: WorkerFlags,
@@ -94,7 +105,17 @@ pub(crate) fn run(
         if reason == Reason::Empty {
             summary.unhandled = look_for_unhandled(&client, &config).await;
         }
-        summary.show(screen)
+        let has_failed = arguments.fail_on_dead && summary.has_dead_letters();
+        let answer = summary.show(screen)?;
+        if !has_failed {
+            return Ok(answer);
+        }
+        if !screen.is_json() {
+            screen.talk(
+                "there are new dead letters: `leasehold items list --status failed` shows them",
+            );
+        }
+        Ok(Answer::Broken)
     })
 }
 

@@ -40,6 +40,15 @@ impl Summary {
         self.took += other.took;
     }
 
+    /// Whether an item ended as a dead letter, by its run or by the sweep.
+    pub(super) fn has_dead_letters(&self) -> bool {
+        let mut counts = self
+            .metrics
+            .iter()
+            .map(|metrics| metrics.sum("leasehold_dead_letters_total"));
+        counts.any(|count| count > 0.0)
+    }
+
     pub(super) fn show(self, screen: &Screen) -> Result<Answer, Failure> {
         let finished = self.finished();
         if screen.is_json() {

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::process::Process;
 use crate::run::{item, place_of};
 
 const THREE: &str = r#"
@@ -88,4 +89,65 @@ fn due_items_that_nobody_here_has_a_handler_for_are_told_of() {
     let ended = place.run(&["run", "--until-empty", "SEND", "--lanes", "default,slow"]);
     let told = "2 due items have no handler here: SENT on default";
     assert_eq!(ended.talk.lines().last(), Some(told), "{}", ended.talk);
+}
+
+#[test]
+fn a_dead_letter_of_the_run_fails_it_if_that_is_asked_for() {
+    let place = place_of(&format!(
+        "{THREE}[kinds.BROKEN]\ncommand = [\"sh\", \"-c\", \"exit 9\"]\n"
+    ));
+    let run = ["run", "--until-empty", "--fail-on-dead"];
+    // One that will be tried again is not dead.
+    place.enqueue(&["BROKEN"]);
+    place.enqueue(&["SEND"]);
+    let ended = place.run(&run);
+    assert_eq!(ended.code, 0, "{}", ended.talk);
+    place.enqueue(&["BROKEN", "--max-attempts", "1"]);
+    let ended = place.run(&run);
+    assert_eq!((ended.code, ended.out.as_str()), (1, ""), "{}", ended.talk);
+    assert!(ended.talk.contains(": 1 dead\n"), "{}", ended.talk);
+    let told = ended.talk.lines().last().unwrap_or_default();
+    assert!(
+        told.contains("`leasehold items list --status failed`"),
+        "{told}"
+    );
+    // Those of earlier runs are not this one's.
+    assert_eq!(place.run(&run).code, 0);
+    place.enqueue(&["BROKEN", "--max-attempts", "1"]);
+    let ended = place.run(&[run.as_slice(), &["--json"]].concat());
+    assert_eq!(ended.code, 1, "{}", ended.talk);
+    let summary: Value = serde_json::from_str(&ended.out).expect("an object");
+    assert_eq!(summary["finished"]["dead"], 1, "{summary}");
+    place.enqueue(&["BROKEN", "--max-attempts", "1"]);
+    assert_eq!(place.run(&run[..2]).code, 0, "unless it is asked for");
+}
+
+#[test]
+fn a_dead_letter_that_the_sweep_makes_fails_the_run_as_well() {
+    let place = place_of(
+        r#"
+        [kinds.WAIT]
+        command = ["sh", "-c", "until [ -e gate ]; do sleep 0.02; done; echo '{}'"]
+        [kinds.LOST]
+        command = ["true"]
+        "#,
+    );
+    let lost = place.enqueue(&["LOST", "--max-attempts", "1"]);
+    let db = rusqlite::Connection::open(place.path().join("leasehold.db")).expect("the file");
+    // As a worker leaves it that was killed long ago.
+    let changed = db.execute(
+        "UPDATE work_items SET status = 'claimed', attempts = 1, claim_seq = 1,
+             claim_token = randomblob(16), claimed_by = 'gone', lease_expires_at = 1",
+        (),
+    );
+    assert_eq!(changed.expect("a claim"), 1);
+    place.enqueue(&["WAIT"]);
+    let run = place.command(&["run", "--until-empty", "--fail-on-dead"]);
+    let worker = Process::start(&place, run);
+    worker.until_said("dead letter: its worker was lost");
+    place.file("gate", "");
+    let ended = worker.ended();
+    assert_eq!(ended.code, 1, "{}", ended.talk);
+    assert!(ended.talk.contains(": 1 done\n"), "{}", ended.talk);
+    assert_eq!(item(&place, &lost)["status"], "failed");
 }
