@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::page::nearest;
 use super::problem::{self, Complaint, Problem};
-use super::serving::unserved_kinds;
+use super::serving::{idle_lanes, unserved_kinds};
 use super::show::{self, Line};
 use super::{Config, FILE, Origin, WorkerFlags};
 use crate::arguments::Common;
@@ -38,8 +38,8 @@ enum Command {
 
 /// Read the file, and say all that is wrong with it.
 ///
-/// Prints one line if nothing is. Warns of variables that begin with `LEASEHOLD_` and mean nothing, and
-/// of kinds whose lane has no worker here.
+/// Prints one line if nothing is. Warns of variables that begin with `LEASEHOLD_` and mean nothing, of
+/// kinds whose lane has no worker here, and of lanes with a capacity that no kind here names.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Exits with 2 if a setting is not acceptable, or if there is no file.
@@ -102,6 +102,7 @@ fn check(flags: &WorkerFlags, common: &Common, screen: &Screen) -> Result<Answer
     let lanes: Vec<String> = lanes.iter().map(ToString::to_string).collect();
     let mut warnings = strays();
     warnings.extend(unserved_kinds(&config, &file));
+    warnings.extend(idle_lanes(&config, &file));
     let kinds: Vec<&str> = config.kinds.keys().map(leasehold::Kind::as_str).collect();
     if screen.is_json() {
         #[derive(Serialize)]

@@ -57,3 +57,21 @@ pub(super) fn unserved_kinds(config: &Config, file: &str) -> Vec<String> {
     };
     unserved.map(warn).collect()
 }
+
+/// A warning for each lane whose capacity none of this file's kinds would use. Who enqueues may name the
+/// lane, so it is nothing to refuse.
+pub(super) fn idle_lanes(config: &Config, file: &str) -> Vec<String> {
+    if config.kinds.is_empty() {
+        return Vec::new();
+    }
+    let is_named = |lane: &Lane| config.kinds.values().any(|kind| kind.lane.value == *lane);
+    let idle = config.lanes.iter().filter(|(lane, _)| !is_named(lane));
+    let warn = |(lane, capacity): (&Lane, &Setting<u32>)| {
+        let place = capacity.origin.shown(file);
+        format!(
+            "{place}: the lane {lane} has a capacity of its own, and no kind of this file names it; \
+             set lane = \"{lane}\" in a kind's section, unless items are enqueued there by name"
+        )
+    };
+    idle.map(warn).collect()
+}

@@ -21,6 +21,10 @@ redact = ["password"]
 
 [kinds.RENDER]
 command = ["render"]
+
+[kinds.ENCODE]
+command = ["encode"]
+lane = "video"
 "#;
 
 /// A place with the file, and the folder that its database is in.
@@ -47,10 +51,13 @@ fn check_says_in_one_line_that_all_is_fine() {
     assert_eq!((ended.code, ended.talk.as_str()), (0, ""));
     assert_eq!(
         ended.out,
-        "leasehold.toml is fine: 2 kinds, lanes default, mail, video\n"
+        "leasehold.toml is fine: 3 kinds, lanes default, mail, video\n"
     );
     let answer = place.json(&["config", "check"]);
-    assert_eq!(answer["kinds"], serde_json::json!(["RENDER", "SEND"]));
+    assert_eq!(
+        answer["kinds"],
+        serde_json::json!(["ENCODE", "RENDER", "SEND"])
+    );
     assert_eq!(
         answer["lanes"],
         serde_json::json!(["default", "mail", "video"])
@@ -249,6 +256,22 @@ fn a_kind_on_a_lane_without_a_worker_is_warned_of() {
         begins(d, "default: kinds.D.lane is default, and no worker"),
         "{d}"
     );
+}
+
+#[test]
+fn a_lane_with_a_capacity_that_no_kind_names_is_warned_of() {
+    let place = Place::new();
+    let lanes = "[lanes.video]\ncapacity = 2\n[lanes.\"mail/bulk\"]\ncapacity = 1\n";
+    let kind = "[kinds.SEND]\ncommand = [\"send\"]\nlane = \"mail/bulk\"\n";
+    place.file("leasehold.toml", format!("{lanes}{kind}"));
+    let answer = place.json(&["config", "check"]);
+    let warning = "leasehold.toml:2: the lane video has a capacity of its own, and no kind of this file names \
+                   it; set lane = \"video\" in a kind's section, unless items are enqueued there by name";
+    assert_eq!(answer["warnings"], serde_json::json!([warning]));
+    // A file without kinds is a worker's of others' kinds, or nobody's.
+    place.file("leasehold.toml", lanes);
+    let answer = place.json(&["config", "check"]);
+    assert_eq!(answer["warnings"], serde_json::json!([]));
 }
 
 #[test]

@@ -62,4 +62,5 @@ fn the_file_of_settings_is_one_that_is_accepted() {
     place.file("leasehold.toml", blocks("toml")[0]);
     let checked = place.run(&["config", "check"]);
     assert_eq!(checked.code, 0, "{}{}", checked.out, checked.talk);
+    assert_eq!(checked.talk, "", "a warning");
 }
