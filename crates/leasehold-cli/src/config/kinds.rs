@@ -327,10 +327,13 @@ fn variable(path: &str, name: &str) -> Result<(), Complaint> {
     let refuse =
         |why: &str, remedy: &str| Err(Complaint::new(format!("{path} = {name:?} {why}"), remedy));
     let beginning = name.strip_suffix('*').unwrap_or(name);
-    if beginning.contains(['=', '\0', '*']) {
+    // The system takes a name with white space, and no shell sets one: it is two that were meant.
+    let is_odd = |c: char| c.is_whitespace() || c.is_control() || "=*".contains(c);
+    if beginning.contains(is_odd) {
         return refuse(
             "is no name of a variable",
-            "write a name, or the beginning of some with a * at its end, as in APP_*",
+            "write a name (each in quotes of its own), or the beginning of some with a * at its end, as in \
+             APP_*",
         );
     }
     if beginning.is_empty() {

@@ -181,6 +181,31 @@ fn a_name_of_a_kind_that_cannot_be() {
             "at its end",
         ),
         (
+            "environment = [\"AWS REGION\"]",
+            "number 1 of kinds.A.environment = \"AWS REGION\" is no name of a variable",
+            "each in quotes of its own",
+        ),
+        (
+            "environment = [\"A\", \"HOME, TZ\"]",
+            "number 2 of kinds.A.environment = \"HOME, TZ\" is no name of a variable",
+            "each in quotes of its own",
+        ),
+        (
+            "environment = [\"A\\tB\"]",
+            "is no name of a variable",
+            "write a name",
+        ),
+        (
+            "environment = [\" A\"]",
+            "is no name of a variable",
+            "write a name",
+        ),
+        (
+            "environment = [\"A\\u0001\"]",
+            "is no name of a variable",
+            "write a name",
+        ),
+        (
             "environment = [\"*\"]",
             "would hand on everything",
             "name what the command needs",
@@ -206,6 +231,16 @@ fn a_name_of_a_kind_that_cannot_be() {
             "leave it out",
         ),
     ]);
+}
+
+#[test]
+fn a_variable_is_judged_at_its_own_line() {
+    check(&[(
+        "[kinds.A]\ncommand = [\"a\"]\nenvironment = [\n  \"APP_*\",\n  \"A=B\",\n]",
+        5,
+        "number 2 of kinds.A.environment = \"A=B\" is no name of a variable",
+        "write a name",
+    )]);
 }
 
 #[test]
