@@ -1,8 +1,9 @@
 //! A control group for each run, where the system has handed us one to divide: killing it leaves no
 //! gap, not even to processes that multiply while they are hunted. Never required.
 
-use std::fs;
+use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::process::Pid;
@@ -82,12 +83,14 @@ fn numbering() -> String {
 #[derive(Debug)]
 pub(crate) struct Group {
     folder: PathBuf,
+    /// Opened when it is made: a command may take the means to open it later.
+    switch: Option<File>,
 }
 
 impl Group {
     /// Makes one for the run of that warden.
     pub(crate) fn create(parent: &Path, warden: Pid) -> io::Result<Self> {
-        let group = Self::of(parent, warden);
+        let mut group = Self::of(parent, warden);
         fs::create_dir(&group.folder).or_else(|error| {
             // Left by a warden of that number that was killed together with its spawner. Refused if
             // something executes in it.
@@ -97,6 +100,7 @@ impl Group {
             }
             Err(error)
         })?;
+        group.switch = OpenOptions::new().write(true).open(group.kill_file()).ok();
         Ok(group)
     }
 
@@ -104,7 +108,12 @@ impl Group {
     pub(crate) fn of(parent: &Path, warden: Pid) -> Self {
         Self {
             folder: parent.join(format!("leasehold-run-{}-{warden}", numbering())),
+            switch: None,
         }
+    }
+
+    fn kill_file(&self) -> PathBuf {
+        self.folder.join("cgroup.kill")
     }
 
     /// Moves a process into it; what that starts is in it from the beginning.
@@ -115,13 +124,31 @@ impl Group {
     /// Kills every process in it, at once.
     pub(crate) fn kill(&self) {
         // The tree is hunted down one by one as well, so nothing depends on this.
-        let _ = fs::write(self.folder.join("cgroup.kill"), "1");
+        let _ = match &self.switch {
+            Some(switch) => switch.write_all_at(b"1", 0),
+            None => fs::write(self.kill_file(), "1"),
+        };
     }
 
-    /// Removes it. Refused by the system while a process is in it.
+    /// Removes it, and what the command has made below it. Refused by the system while a process is in
+    /// one of them.
     pub(crate) fn remove(&self) -> io::Result<()> {
-        fs::remove_dir(&self.folder)
+        remove(&self.folder, DEPTH_MAX)
     }
+}
+
+/// A group that a command divided further than this stays for a person to look at.
+const DEPTH_MAX: usize = 32;
+
+fn remove(folder: &Path, depth: usize) -> io::Result<()> {
+    if depth > 0 {
+        for entry in fs::read_dir(folder)?.flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                remove(&entry.path(), depth - 1)?;
+            }
+        }
+    }
+    fs::remove_dir(folder)
 }
 
 #[cfg(test)]

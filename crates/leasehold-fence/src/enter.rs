@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::process::Pid;
+use rustix::process::{DumpableBehavior, Pid, set_dumpable_behavior};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
 use crate::{spawner, stage, warden};
@@ -101,6 +101,13 @@ pub(crate) fn command_of(program: &Path, role: &Role) -> Command {
         .args(detail)
         .env_clear();
     command
+}
+
+/// Keeps other processes of the same user from looking into this one and from taking its descriptors:
+/// whoever had a warden's socket could report in its name. What is executed from here is as ever.
+pub(crate) fn close_to_others() {
+    // Where it is refused, the fence holds against all but those who do so on purpose.
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
 /// Hears the signals that end a process and does nothing about them. A service manager sends them to

@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use crate::child::{Child, Streams};
 use crate::clock::Deadline;
@@ -270,7 +270,7 @@ fn start_spawner(program: &Path, ready: usize) -> Result<Spawner, StartError> {
     let (own, far) = wire::pair().map_err(refused("a socket cannot be made"))?;
     // Where it cannot be had, fewer commands can be started in one go.
     let _ = set_socket_send_buffer_size(&own, QUEUE_BYTES);
-    let mut child = enter::command_of(program, &Role::Spawner { idle: ready })
+    let child = enter::command_of(program, &Role::Spawner { idle: ready })
         .stdin(Stdio::from(far))
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -285,8 +285,7 @@ fn start_spawner(program: &Path, ready: usize) -> Result<Spawner, StartError> {
         .name("leasehold-spawner".to_owned())
         .stack_size(REAPER_STACK_BYTES)
         .spawn(move || {
-            // How it ended is seen by its socket.
-            let _ = child.wait();
+            wait_for(process);
             drop(end);
         })
         .map_err(refused("a thread cannot be started"))?;
@@ -295,6 +294,23 @@ fn start_spawner(program: &Path, ready: usize) -> Result<Spawner, StartError> {
         socket: Arc::new(own),
         gone: Arc::new(Mutex::new(gone)),
     })
+}
+
+/// Waits until the spawner has ended; how it did is seen by its socket. One that is stopped starts
+/// nothing and cleans up after nobody, so it is woken.
+fn wait_for(spawner: Pid) {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::STOPPED;
+    loop {
+        match waitid(WaitId::Pid(spawner), options) {
+            Ok(Some(change)) if change.stopped() => {
+                // It is a child that was not reaped, so the number is its own.
+                let _ = kill_process(spawner, Signal::CONT);
+            }
+            Err(Errno::INTR) => {}
+            // Ended, or reaped by the program that this is part of.
+            _ => return,
+        }
+    }
 }
 
 /// A spawner without wardens ends within milliseconds.

@@ -19,11 +19,14 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::process::{
-    Pid, PidfdFlags, WaitId, WaitIdOptions, getpid, pidfd_open, set_child_subreaper, setsid, waitid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, kill_process, pidfd_open,
+    set_child_subreaper, setsid, waitid,
 };
 use rustix::stdio::stdin;
 use rustix::thread::set_name;
@@ -31,7 +34,7 @@ use rustix::time::Timespec;
 
 use crate::cgroup::{self, Group};
 use crate::enter::{self, Role};
-use crate::tree::{self, Left};
+use crate::tree::{self, Children, Left};
 use crate::wire::{self, Adopt, NotStarted, Received, Report, Step};
 
 /// Runs until its caller is gone and the last warden has ended.
@@ -43,7 +46,8 @@ pub(crate) fn run(idle: usize) {
     // process that could open something at the same time.
     close_fds::set_fds_cloexec(3, &[]);
     let _ = set_name(c"fence-spawner");
-    enter::ignore_signals();
+    let signals = enter::ignore_signals();
+    enter::close_to_others();
     // Fails only for one that is in a session of its own already.
     let _ = setsid();
     // A folder that somebody wants to unmount is not held by this.
@@ -61,6 +65,8 @@ pub(crate) fn run(idle: usize) {
         lost: Vec::new(),
         emptied: Vec::new(),
         is_discouraged: false,
+        children: Children::watched(),
+        signals,
     };
     while spawner.is_needed() {
         spawner.turn();
@@ -82,6 +88,9 @@ struct Spawner {
     /// A warden ended while it waited: no other is made ready before one is asked for. Whatever ends
     /// them at once would otherwise be fed without a pause.
     is_discouraged: bool,
+    children: Children,
+    /// Set when a signal has arrived, such as that of a child that ended or was stopped.
+    signals: Arc<AtomicBool>,
 }
 
 struct Lost {
@@ -94,10 +103,16 @@ struct Warden {
     ended: OwnedFd,
     /// Its run's socket, to report by if it does not itself.
     run: Option<OwnedFd>,
+    /// How often it was found stopped.
+    stops: usize,
 }
 
 /// Between two rounds of killing what a killed warden left.
 const ORPHANS_PAUSE_NS: i64 = 1_000_000;
+/// While commands run, it looks around this often, should a signal have come at a bad moment.
+const LOOK_PAUSE_NS: i64 = 250_000_000;
+/// A person may stop what looks idle, once or twice. More often it is a command that fights its fence.
+const STOPS_MAX: usize = 3;
 /// So many times in a row nobody must be found.
 const LOOKS: usize = 2;
 /// A group is tried to be removed so often, a pause apart: the system may count a process as there a
@@ -114,11 +129,7 @@ impl Spawner {
 
     fn turn(&mut self) {
         self.prepare();
-        let has_more_to_do = !self.lost.is_empty() || !self.emptied.is_empty();
-        let pause = has_more_to_do.then_some(Timespec {
-            tv_sec: 0,
-            tv_nsec: ORPHANS_PAUSE_NS,
-        });
+        let pause = self.pause().map(|tv_nsec| Timespec { tv_sec: 0, tv_nsec });
         let mut waited_for: Vec<PollFd<'_>> = self
             .wardens
             .values()
@@ -142,9 +153,46 @@ impl Spawner {
         for pid in ended {
             self.ended(pid);
         }
+        self.wake_stopped();
         self.end_orphans();
         self.remove_groups();
         self.hear();
+    }
+
+    /// How long to wait for something to happen, in nanoseconds; `None` for as long as it takes.
+    fn pause(&self) -> Option<i64> {
+        let has_more_to_do = !self.lost.is_empty() || !self.emptied.is_empty();
+        let has_runs = self.wardens.len() > self.idle.len();
+        match (has_more_to_do, has_runs) {
+            (true, _) => Some(ORPHANS_PAUSE_NS),
+            (false, true) => Some(LOOK_PAUSE_NS),
+            (false, false) => None,
+        }
+    }
+
+    /// A warden that is stopped holds no deadline, so it is woken; one that is stopped again and again
+    /// is killed, and its run with it.
+    fn wake_stopped(&mut self) {
+        let has_heard = self.signals.swap(false, Ordering::Relaxed);
+        if !has_heard && self.wardens.len() == self.idle.len() {
+            return;
+        }
+        for (pid, warden) in &mut self.wardens {
+            let stopped = waitid(
+                WaitId::Pid(*pid),
+                WaitIdOptions::STOPPED | WaitIdOptions::NOHANG,
+            );
+            if stopped.is_ok_and(|stopped| stopped.is_some()) {
+                warden.stops += 1;
+                let signal = if warden.stops > STOPS_MAX {
+                    Signal::KILL
+                } else {
+                    Signal::CONT
+                };
+                // It is a child that was not reaped, so the number is its own.
+                let _ = kill_process(*pid, signal);
+            }
+        }
     }
 
     /// Takes in what the caller wants.
@@ -226,7 +274,14 @@ impl Spawner {
             child.wait()?;
             return Err(Errno::MFILE.into());
         };
-        self.wardens.insert(pid, Warden { ended, run: None });
+        self.wardens.insert(
+            pid,
+            Warden {
+                ended,
+                run: None,
+                stops: 0,
+            },
+        );
         Ok((pid, own))
     }
 
@@ -259,7 +314,7 @@ impl Spawner {
         groups.for_each(Group::kill);
         let spared: Vec<Pid> = self.wardens.keys().copied().collect();
         // The list of children may miss one while others end, so that one look is not enough.
-        if (0..LOOKS).any(|_| tree::kill_round(&spared) != Left::Nobody) {
+        if (0..LOOKS).any(|_| tree::kill_round(&self.children, &spared) != Left::Nobody) {
             return;
         }
         for Lost { group, run } in self.lost.drain(..) {

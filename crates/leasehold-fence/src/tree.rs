@@ -4,8 +4,9 @@
 //! it has moved to. So whoever is a subreaper and goes on killing its children until it has none left
 //! has ended everything it ever started.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::FileExt as _;
 use std::time::Duration;
 
 use rustix::event::poll;
@@ -27,13 +28,60 @@ pub(crate) enum Left {
     All,
 }
 
+/// The children of this process, which has one thread.
+///
+/// The kernel's list is opened once and read again and again: a command that runs as the same user can
+/// take descriptors, or the sight of `/proc`, away from those who have not opened what they need.
+#[derive(Debug)]
+pub(crate) struct Children {
+    list: Option<File>,
+}
+
+impl Children {
+    pub(crate) fn watched() -> Self {
+        let me = getpid();
+        Self {
+            // A kernel without it is asked in another way, each time.
+            list: File::open(format!("/proc/{me}/task/{me}/children")).ok(),
+        }
+    }
+
+    fn now(&self) -> Vec<Pid> {
+        let listed = self.list.as_ref().and_then(|list| read_again(list).ok());
+        match listed {
+            Some(text) => text.split_whitespace().filter_map(number).collect(),
+            None => children_of(getpid()),
+        }
+    }
+
+    /// Reaps those that have ended, but for the spared.
+    pub(crate) fn reap_ended(&self, spared: &[Pid]) {
+        for child in self.now() {
+            if !spared.contains(&child) {
+                reap(child);
+            }
+        }
+    }
+}
+
+/// Reads the file from its beginning.
+fn read_again(file: &File) -> io::Result<String> {
+    let mut text = Vec::new();
+    let mut chunk = [0; 4096];
+    loop {
+        match file.read_at(&mut chunk, text.len() as u64)? {
+            0 => return String::from_utf8(text).map_err(io::Error::other),
+            length => text.extend_from_slice(&chunk[..length]),
+        }
+    }
+}
+
 /// Kills and reaps every process below this one but those to spare, as far as one round gets. The
 /// spared must be children of this process; what is below them is left alone, too.
-pub(crate) fn kill_round(spared: &[Pid]) -> Left {
-    let me = getpid();
+pub(crate) fn kill_round(own: &Children, spared: &[Pid]) -> Left {
     let mut left = Left::Nobody;
     for _ in 0..PASSES_MAX {
-        let mut children = children_of(me);
+        let mut children = own.now();
         children.retain(|child| !spared.contains(child));
         if children.is_empty() {
             break;
@@ -65,7 +113,7 @@ pub(crate) fn kill_round(spared: &[Pid]) -> Left {
     left
 }
 
-/// Reaps the children of this process that have ended, but for the spared.
+/// Reaps the children of this process that have ended, but for the spared; also where it has threads.
 pub(crate) fn reap_ended(spared: &[Pid]) {
     for child in children_of(getpid()) {
         if !spared.contains(&child) {

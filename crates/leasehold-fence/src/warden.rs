@@ -36,7 +36,7 @@ use rustix::time::{
 use crate::cgroup::Group;
 use crate::clock::{Deadline, calendar_offset};
 use crate::enter::{self, Role};
-use crate::tree::{self, Left};
+use crate::tree::{self, Children, Left};
 use crate::watch::{Act, Order, Watch};
 use crate::wire::{self, Adopt, NotStarted, Received, Report, Start, Status, Step};
 
@@ -47,6 +47,7 @@ pub(crate) fn run(groups: Option<&Path>) {
     };
     let _ = set_name(c"fence-warden");
     let signals = enter::ignore_signals();
+    enter::close_to_others();
     // Both fail only where they are not needed: in a session of its own already, on a system that has
     // no subreapers, where the spawner did not start.
     let _ = setsid();
@@ -139,10 +140,12 @@ struct Stage {
     group: Option<Group>,
     /// Set when a signal has arrived, such as that of a child's end.
     signals: Arc<AtomicBool>,
+    children: Children,
 }
 
 impl Stage {
     fn spawn(groups: Option<&Path>, signals: Arc<AtomicBool>) -> io::Result<Self> {
+        let children = Children::watched();
         let (socket, far) = wire::pair()?;
         let child = enter::command(&Role::Stage(getpid()))
             .stdin(Stdio::from(far))
@@ -168,6 +171,7 @@ impl Stage {
             socket,
             group,
             signals,
+            children,
         })
     }
 
@@ -182,14 +186,14 @@ impl Stage {
             if let Some(group) = &self.group {
                 group.kill();
             }
-            let left = tree::kill_round(&[self.pid]);
+            let left = tree::kill_round(&self.children, &[self.pid]);
             if left == Left::Nobody
                 && let Some(status) = reaped(self.pid)
             {
                 // It was the last one, unless the list of children missed some.
                 let mut pause = PAUSE_MIN;
                 loop {
-                    match tree::kill_round(&[]) {
+                    match tree::kill_round(&self.children, &[]) {
                         Left::Nobody => return (status, self.group),
                         left => pause = wait_a_moment(left, pause),
                     }
@@ -305,7 +309,7 @@ impl<'a> Supervision<'a> {
             }
             let now = Deadline::now();
             if reap_at <= now {
-                tree::reap_ended(&[self.stage.pid]);
+                self.stage.children.reap_ended(&[self.stage.pid]);
                 reaped_at = now;
                 reap_at = now.plus(REAP_EVERY);
             }
@@ -336,8 +340,9 @@ impl<'a> Supervision<'a> {
             if ended {
                 return self.end();
             }
-            if calendar && let Ok(alarm) = calendar_alarm() {
-                self.calendar = alarm;
+            if calendar {
+                // Set again it is quiet until the calendar is set the next time.
+                let _ = watch_calendar(&self.calendar);
             }
         }
     }
@@ -413,6 +418,11 @@ fn calendar_alarm() -> rustix::io::Result<OwnedFd> {
         TimerfdClockId::Realtime,
         TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
     )?;
+    watch_calendar(&alarm)?;
+    Ok(alarm)
+}
+
+fn watch_calendar(alarm: &OwnedFd) -> rustix::io::Result<()> {
     let never = Itimerspec {
         it_interval: Timespec {
             tv_sec: 0,
@@ -424,8 +434,8 @@ fn calendar_alarm() -> rustix::io::Result<OwnedFd> {
         },
     };
     let flags = TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET;
-    timerfd_settime(&alarm, flags, &never)?;
-    Ok(alarm)
+    timerfd_settime(alarm, flags, &never)?;
+    Ok(())
 }
 
 fn give_up(stage: Stage, error: &io::Error) -> (Report, Option<Group>) {
