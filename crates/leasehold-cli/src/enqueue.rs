@@ -113,12 +113,11 @@ pub(crate) fn run(
 ) -> Result<Answer, Failure> {
     let config = Config::load(common)?;
     let template = Template::of(arguments, &config)?;
-    let payloads = match &arguments.batch {
-        Some(file) => payload::lines(file)?,
-        None => {
-            let payload = payload::one(arguments.payload.as_deref())?;
-            vec![("the payload".to_owned(), payload)]
-        }
+    let payloads = if let Some(file) = &arguments.batch {
+        payload::lines(file)?
+    } else {
+        let payload = payload::one(arguments.payload.as_deref())?;
+        vec![("the payload".to_owned(), payload)]
     };
     if let Some(of_kind) = config.kinds.get(&template.kind) {
         for (place, payload) in &payloads {
