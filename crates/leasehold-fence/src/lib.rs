@@ -39,8 +39,8 @@
 //! - Kill what the kernel does not let die, such as a process that waits for a dead file server. Such a
 //!   run is never reported as ended.
 //! - Reach work that was handed to another daemon: that is no part of the tree.
-//! - Go on when both the warden and the spawner of a run are killed at once: the command itself dies
-//!   with its warden, what it started may not.
+//! - Go on when both the warden of a run and the spawner that started it are killed: the command itself
+//!   dies with its warden, what it started may not. It is no sandbox.
 //!
 //! # The processes
 //! ```text

@@ -5,6 +5,7 @@
 mod caller;
 mod children;
 mod faults;
+mod fights;
 mod groups;
 mod matrix;
 mod outputs;
