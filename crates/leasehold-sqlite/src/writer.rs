@@ -10,10 +10,12 @@
 //! be had within the busy timeout, everything that waited as long is answered
 //! [`StoreError::Retry`].
 //!
-//! The thread also notices what other processes commit, by `PRAGMA data_version`, and hints.
+//! The thread also notices what other processes commit, by `PRAGMA data_version`, and hints; and that
+//! the file is no longer the one at its path, after which it writes nothing any more.
 
 mod foreign;
 mod operation;
+mod place;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -29,6 +31,7 @@ use tokio::sync::{mpsc, oneshot};
 use self::foreign::{FOREIGN_POLL, Foreign};
 pub(crate) use self::operation::Unit;
 use self::operation::{Call, Operation};
+use self::place::Place;
 use crate::error::{Answer, Fault};
 use crate::hints::Board;
 use crate::rows;
@@ -91,6 +94,7 @@ impl Writer {
         let (ordinary, from_ordinary) = mpsc::channel(WAITING_MAX);
         let counters = Arc::new(Counters::default());
         let foreign = Foreign::since_now(&db);
+        let place = Place::of(&db);
         let desk = Desk {
             db,
             clock,
@@ -99,6 +103,7 @@ impl Writer {
             renewals: Inbox::new(from_renewals),
             ordinary: Inbox::new(from_ordinary),
             foreign,
+            place,
         };
         let thread = thread::Builder::new()
             .name("leasehold-write".to_owned())
@@ -202,6 +207,7 @@ struct Desk {
     renewals: Inbox,
     ordinary: Inbox,
     foreign: Foreign,
+    place: Place,
 }
 
 /// One transaction's operations and hints.
@@ -232,8 +238,9 @@ impl Desk {
 
     fn transact(&mut self) {
         let changes_before = self.db.total_changes();
-        if let Err(Fault(error)) = self.control("BEGIN IMMEDIATE") {
-            // All of these waited for as long as the lock was tried for; later ones did not.
+        let is_there = self.place.check().map_err(Fault);
+        if let Err(Fault(error)) = is_there.and_then(|()| self.control("BEGIN IMMEDIATE")) {
+            // If it is the lock, all of these waited for as long as it was tried for; later ones did not.
             let waited = self
                 .renewals
                 .waiting

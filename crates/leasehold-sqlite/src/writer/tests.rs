@@ -13,7 +13,7 @@ use super::*;
 struct Fixture {
     writer: Writer,
     outsider: Connection,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 fn connection(path: &Path) -> Connection {
@@ -34,7 +34,7 @@ impl Fixture {
         Self {
             writer,
             outsider: connection(&path),
-            _folder: folder,
+            folder,
         }
     }
 
@@ -142,4 +142,29 @@ async fn more_calls_than_the_queue_holds_are_all_answered() {
     let answers = join_all(calls).await;
     assert!(answers.iter().all(Result::is_ok));
     assert_eq!(fixture.count(), 3 * i64::try_from(WAITING_MAX).unwrap());
+}
+
+#[tokio::test]
+async fn nothing_is_written_to_a_file_that_others_no_longer_find() {
+    let fixture = Fixture::new("CREATE TABLE kept (n INTEGER)");
+    let insert = || fixture.execute(1, "INSERT INTO kept VALUES (1)");
+    assert_eq!(insert().await.unwrap(), 1);
+    let path = fixture.folder.path().join("writer.db");
+    let aside = fixture.folder.path().join("aside.db");
+    std::fs::rename(&path, &aside).unwrap();
+    let refused = insert().await.unwrap_err();
+    assert!(
+        matches!(&refused, StoreError::Unavailable(why) if why.contains("deleted")),
+        "{refused}"
+    );
+    // As who restores a backup does it.
+    std::fs::copy(&aside, &path).unwrap();
+    let refused = insert().await.unwrap_err();
+    assert!(
+        matches!(&refused, StoreError::Unavailable(why) if why.contains("another file")),
+        "{refused}"
+    );
+    assert_eq!(fixture.count(), 1);
+    std::fs::rename(&aside, &path).unwrap();
+    assert_eq!(insert().await.unwrap(), 1, "it is its own file again");
 }
