@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use crate::failure::{Answer, Failure};
+use crate::runtime;
 use crate::screen::{Field, SCHEMA, Screen};
 
 mod machine;
@@ -154,11 +155,7 @@ const IDLE_FOR: Duration = Duration::from_secs(5);
 const DRAIN_PATIENCE: Duration = Duration::from_mins(10);
 
 pub(crate) fn run(arguments: &Arguments, screen: &Screen) -> Result<Answer, Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(broke)?;
-    let report = runtime.block_on(measure(arguments, screen))?;
+    let report = runtime::of_all_cores()?.block_on(measure(arguments, screen))?;
     if screen.is_json() {
         screen.object(&report)?;
     } else {

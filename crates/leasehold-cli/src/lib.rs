@@ -10,7 +10,7 @@
 //! - [`screen`]: how answers are printed. [`failure`]: how refusals are.
 //! - [`enqueue`], [`items`], [`exec`], [`migrate`], [`doctor`], [`health`], [`completions`]:
 //!   one module per command.
-//! - [`init`]: what falls to PID 1.
+//! - [`runtime`]: what they wait on. [`init`]: what falls to PID 1.
 //! - [`demo`]: real work, three workers, one killed and one frozen.
 
 mod arguments;
@@ -30,6 +30,7 @@ mod migrate;
 mod names;
 mod payload;
 mod run;
+mod runtime;
 mod screen;
 mod stops;
 mod telling;
@@ -108,9 +109,5 @@ fn run(arguments: Arguments, screen: &Screen) -> Result<Answer, Failure> {
 
 /// Runs a command that mostly waits for the store, on this thread.
 fn block_on<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::failed("the runtime did not start").because(error))?
-        .block_on(command)
+    runtime::of_this_thread()?.block_on(command)
 }

@@ -13,6 +13,7 @@ use crate::arguments::Common;
 use crate::config::{Config, WorkerFlags};
 use crate::failure::{Answer, Failure};
 use crate::init;
+use crate::runtime;
 use crate::screen::Screen;
 use crate::stops::Stops;
 use crew::Crew;
@@ -144,12 +145,7 @@ async fn look_for_unhandled(client: &Client, config: &Config) -> Option<Unhandle
 fn fenced<T>(
     body: impl AsyncFnOnce(&Fence, &mut Stops) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(READERS)
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::failed("the runtime did not start").because(error))?;
-    runtime.block_on(async {
+    runtime::of_threads(READERS)?.block_on(async {
         let mut stops = listen()?;
         let fence = start_fence()?;
         let reaping = tokio::spawn(init::reap_orphans(fence.clone()));
@@ -257,6 +253,7 @@ fn not_well(error: &WorkerError) -> Failure {
     match error {
         WorkerError::Stuck { .. } => failure
             .remedy("start it again; the items it held are recovered when their leases are over"),
+        WorkerError::Thread(_) => failure.remedy(runtime::MORE_THREADS),
         _ => failure,
     }
 }

@@ -6,6 +6,7 @@
 //! [`Worker::run`]. No handler can starve the other two.
 
 use std::future::Future;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -111,7 +112,7 @@ pub enum WorkerError {
         /// Which.
         address: SocketAddr,
         /// Why.
-        error: std::io::Error,
+        error: io::Error,
     },
     /// A thread could not be started, or ended before its time.
     #[error("a thread of the worker failed: {0}")]
@@ -216,24 +217,23 @@ impl<S: Source, E: Executor> Worker<S, E> {
         let Parts { looping, keeping } = self.parts(Handle::current(), &stopper, left.clone());
         let _leaves_on_drop = left.drop_guard();
         let keeper_stop = CancellationToken::new();
-        let kept = on_thread("leasehold-keeper", keeping.run(keeper_stop.clone()))?;
+        let kept = on_thread(KEEPER, keeping.run(keeper_stop.clone()))?;
         // The keeper ends with the loop, also if this future is dropped and nobody waits any more.
         let ends_with_the_loop = keeper_stop.drop_guard();
-        let end = on_thread("leasehold-loop", async move {
+        let end = on_thread(LOOP, async move {
             let end = looping.run().await;
             drop(ends_with_the_loop);
             end
         })?;
-        let failed = |what: &str| WorkerError::Thread(what.to_owned());
         // The keeper ends well only after the loop. If it ends otherwise nobody renews any more: what
         // runs is stopped and handed back at once.
-        let kept = kept.await;
+        let kept = ended(KEEPER, kept).await;
         if kept.is_err() {
             stopper.stop();
             stopper.stop();
         }
-        let end = end.await.map_err(|_| failed("the loop ended early"))?;
-        kept.map_err(|_| failed("the keeper ended early"))?;
+        let end = ended(LOOP, end).await?;
+        kept?;
         verdict(end, &settings)
     }
 
@@ -344,6 +344,10 @@ impl<S: Source, E: Executor> Worker<S, E> {
     }
 }
 
+/// The names of the two threads.
+const KEEPER: &str = "leasehold-keeper";
+const LOOP: &str = "leasehold-loop";
+
 struct Parts<S, E> {
     looping: Looping<S, E>,
     keeping: Keeping<S>,
@@ -394,25 +398,35 @@ impl<S: Source> Keeping<S> {
     }
 }
 
-/// Runs a future on a thread and a runtime of its own.
+/// Runs a future on a thread and a runtime of its own. The end is awaited with [`ended`].
 fn on_thread<T: Send + 'static>(
-    name: &str,
+    name: &'static str,
     future: impl Future<Output = T> + Send + 'static,
-) -> Result<oneshot::Receiver<T>, WorkerError> {
-    let failed = |error: std::io::Error| WorkerError::Thread(format!("{name}: {error}"));
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(failed)?;
+) -> Result<oneshot::Receiver<io::Result<T>>, WorkerError> {
     let (tell, end) = oneshot::channel();
     std::thread::Builder::new()
         .name(name.to_owned())
         .spawn(move || {
+            // Made here: a runtime must not be dropped where others wait, as it would be if the thread
+            // could not be started.
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build();
             // Nobody may be waiting any more, which is no reason not to end well.
-            let _ = tell.send(runtime.block_on(future));
+            let _ = tell.send(runtime.map(|runtime| runtime.block_on(future)));
         })
-        .map_err(failed)?;
+        .map_err(|error| WorkerError::Thread(format!("{name}: {error}")))?;
     Ok(end)
+}
+
+/// What the thread of this name came to.
+async fn ended<T>(
+    name: &'static str,
+    end: oneshot::Receiver<io::Result<T>>,
+) -> Result<T, WorkerError> {
+    let failed = |why: &dyn std::fmt::Display| WorkerError::Thread(format!("{name}: {why}"));
+    let end = end.await.map_err(|_| failed(&"it ended early"))?;
+    end.map_err(|error| failed(&error))
 }
 
 fn verdict(end: LoopEnd, settings: &WorkerSettings) -> Result<Drained, WorkerError> {

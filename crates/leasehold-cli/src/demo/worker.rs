@@ -15,6 +15,7 @@ use super::plan::{LEASE, Plan};
 use super::report::{Report, Reporting};
 use crate::database;
 use crate::failure::{Answer, Failure};
+use crate::runtime;
 
 /// What the demo gives a worker that it starts.
 #[derive(Debug, clap::Args)]
@@ -63,11 +64,7 @@ pub(crate) fn work(arguments: &Arguments) -> Result<Answer, Failure> {
 
 /// For handlers; the loop and the keeper have threads of their own.
 pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::failed("the runtime did not start").because(error))
+    runtime::of_threads(2)
 }
 
 /// What kept a worker from its work.

@@ -24,4 +24,6 @@ mod readme;
 #[cfg(test)]
 mod run;
 #[cfg(test)]
+mod scarce;
+#[cfg(test)]
 mod until_empty;

@@ -15,6 +15,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -22,8 +23,11 @@ use leasehold_core::{Failure, FailureCode, JsonObject, Kind, Outcome, ShortText,
 use leasehold_fence::capture::{LINE_BYTES_MAX, Line, Lines};
 use leasehold_fence::protocol::{self, Answer, Channel, ChildError, RegisteredErrors, ResultRule};
 use leasehold_fence::{
-    Command, Ending as ChildEnding, Environment, Fence, Finished, Input, SpawnFailure, StartError,
+    Child, Command, Deadline, Ending as ChildEnding, Environment, Fence, Finished, Input,
+    SpawnFailure, StartError,
 };
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::redaction::{Redaction, Secrets};
@@ -36,6 +40,7 @@ use crate::worker::{Ending, KindSettings};
 #[derive(Debug)]
 pub struct Subprocess {
     fence: Fence,
+    starts: Arc<Semaphore>,
     kinds: BTreeMap<Kind, KindSettings>,
     programs: BTreeMap<Kind, Arc<Program>>,
 }
@@ -174,6 +179,7 @@ impl Subprocess {
     pub fn new(fence: Fence) -> Self {
         Self {
             fence,
+            starts: Arc::new(Semaphore::new(STARTS_AT_ONCE_MAX)),
             kinds: BTreeMap::new(),
             programs: BTreeMap::new(),
         }
@@ -194,10 +200,10 @@ impl Executor for Subprocess {
 
     fn run(&self, run: Run, kill: CancellationToken) -> Running {
         let program = self.programs.get(&run.item().kind).cloned();
-        let fence = self.fence.clone();
+        let (fence, starts) = (self.fence.clone(), self.starts.clone());
         Box::pin(async move {
             match program {
-                Some(program) => execute(&fence, &program, &run, &kill).await,
+                Some(program) => execute(&fence, &starts, &program, &run, &kill).await,
                 None => Ending::Outcome(Outcome::Released {
                     note: unknown_kind(run.item()).into(),
                 }),
@@ -206,9 +212,17 @@ impl Executor for Subprocess {
     }
 }
 
-async fn execute(fence: &Fence, program: &Program, run: &Run, kill: &CancellationToken) -> Ending {
+async fn execute(
+    fence: &Fence,
+    starts: &Semaphore,
+    program: &Program,
+    run: &Run,
+    kill: &CancellationToken,
+) -> Ending {
     let secrets = program.redaction.secrets(&run.item().payload);
     let mut talk = Talk::new(run, &secrets, program.stderr_bytes_max);
+    // It is never closed. Awaited before the lease is asked for its end, which may move on meanwhile.
+    let turn = starts.acquire().await;
     let until = run.place().map(Place::trusted_until);
     if kill.is_cancelled() || run.is_cancelled() || matches!(until, Some(None)) {
         return Ending::Unbegun;
@@ -217,14 +231,11 @@ async fn execute(fence: &Fence, program: &Program, run: &Run, kill: &Cancellatio
         Ok(command) => command,
         Err(error) => return Ending::Outcome(talk.failed(&error)),
     };
-    let fence = fence.clone();
-    // When many commands start at once it may wait for its turn, which no thread of the runtime should.
-    let started = tokio::task::spawn_blocking(move || fence.run(command, until.flatten()));
-    let child = match started.await {
-        Ok(Ok(child)) => child,
-        Ok(Err(error)) => return Ending::Outcome(talk.not_started(&error)),
-        // The runtime is going away, and this future with it.
-        Err(_) => return Ending::Unbegun,
+    let started = start(fence, command, until.flatten()).await;
+    drop(turn);
+    let child = match started {
+        Ok(child) => child,
+        Err(error) => return Ending::Outcome(talk.not_started(&error)),
     };
     let control = child.control();
     if let Some(place) = run.place() {
@@ -242,6 +253,36 @@ async fn execute(fence: &Fence, program: &Program, run: &Run, kill: &Cancellatio
     };
     lines.finish(|line| talk.line(line));
     talk.ending(program, finished)
+}
+
+/// So many are handed over at once: the fence takes one after the other, so more would only wait, each with a
+/// thread of its own.
+const STARTS_AT_ONCE_MAX: usize = 64;
+
+/// Hands the command over on a thread of its own: where many start at once it may wait for its turn, which
+/// no thread of the runtime should. The runtime's own threads for that panic where none can be started.
+async fn start(
+    fence: &Fence,
+    command: Command,
+    until: Option<Deadline>,
+) -> Result<Child, StartError> {
+    let failed = |error| StartError::System {
+        what: "a thread cannot be started",
+        error,
+    };
+    let (tell, started) = oneshot::channel();
+    let (fence, runtime) = (fence.clone(), Handle::current());
+    std::thread::Builder::new()
+        .name("leasehold-start".to_owned())
+        .spawn(move || {
+            let _reads_there = runtime.enter();
+            // A child that nobody waits for any more is killed.
+            let _ = tell.send(fence.run(command, until));
+        })
+        .map_err(failed)?;
+    started
+        .await
+        .unwrap_or_else(|_| Err(failed(io::ErrorKind::Other.into())))
 }
 
 /// So much of the end of standard error is looked at: a few times what a message takes of it.
