@@ -47,15 +47,24 @@ impl Screen {
     /// Prints one object.
     pub(crate) fn object(&self, document: &impl Serialize) -> Result<(), Failure> {
         let mut out = BufWriter::new(io::stdout().lock());
-        let written = if self.is_terminal {
-            serde_json::to_writer_pretty(&mut out, document)
+        if self.is_terminal {
+            let text = serde_json::to_string_pretty(document).map_err(io::Error::from)?;
+            out.write_all(plain_json(&text).as_bytes())?;
         } else {
-            serde_json::to_writer(&mut out, document)
-        };
-        written.map_err(io::Error::from)?;
+            serde_json::to_writer(&mut out, document).map_err(io::Error::from)?;
+        }
         out.write_all(b"\n")?;
         out.flush()?;
         Ok(())
+    }
+
+    /// Prints JSON that others wrote: as it is into a pipe.
+    pub(crate) fn json(&self, text: &str) -> Result<(), Failure> {
+        if self.is_terminal {
+            self.text(&plain_json(text))
+        } else {
+            self.text(text)
+        }
     }
 
     /// Prints a table: with a header on a terminal, as bare tab-separated columns in a pipe.
@@ -215,19 +224,45 @@ pub(crate) fn columns(rows: &[Vec<Field>]) -> String {
     text
 }
 
-/// Text that others wrote, made harmless for a terminal and for columns: one line, without control
-/// characters, and without those that change the direction of what follows.
+/// Text that others wrote, made harmless for a terminal and for columns: one line, without characters that
+/// steer.
 pub(crate) fn plain(text: &str) -> String {
     text.chars()
         .map(|c| match c {
             '\n' | '\r' | '\t' => ' ',
-            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-                '\u{fffd}'
-            }
-            c if c.is_control() => '\u{fffd}',
+            c if steers(c) => '\u{fffd}',
             c => c,
         })
         .collect()
+}
+
+/// The same JSON, harmless for a terminal: characters that steer are escaped.
+fn plain_json(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            // Only ever between values, where each is as good as the other.
+            '\n' | '\t' => plain.push(c),
+            '\r' => plain.push(' '),
+            c if steers(c) => {
+                // Writing to a string does not fail; none of them takes more than four digits.
+                let _ = write!(plain, "\\u{:04x}", u32::from(c));
+            }
+            c => plain.push(c),
+        }
+    }
+    plain
+}
+
+/// Whether a terminal does something else with the character than to show it: control characters, those
+/// that change the direction of what follows, and those that are not seen or break the line.
+fn steers(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}'
+            | '\u{feff}')
 }
 
 fn refusal_lines(failure: &Failure) -> String {
@@ -272,7 +307,8 @@ fn refusal_object(failure: &Failure) -> String {
             problems: failure.problems(),
         },
     };
-    serde_json::to_string(&document).unwrap_or_else(|_| refusal_lines(failure))
+    serde_json::to_string(&document)
+        .map_or_else(|_| refusal_lines(failure), |text| plain_json(&text))
 }
 
 #[cfg(test)]

@@ -220,7 +220,7 @@ impl Told<'_> {
                 result: Some(result),
             } = &self.verdict
             {
-                screen.text(result.as_str())?;
+                screen.json(result.as_str())?;
             }
         }
         Ok(self.verdict.answer())

@@ -36,6 +36,34 @@ fn text_of_others_cannot_steer_the_terminal() {
     assert_eq!(plain("a\u{1b}]0;x\u{7}b"), "a\u{fffd}]0;x\u{fffd}b");
     assert_eq!(plain("a\u{202e}b"), "a\u{fffd}b");
     assert_eq!(plain("Grüße, 世界"), "Grüße, 世界");
+    for c in STEERING {
+        assert_eq!(
+            plain(&format!("a{c}b")),
+            "a\u{fffd}b",
+            "{}",
+            c.escape_unicode()
+        );
+    }
+}
+
+/// The first and the last of each kind.
+const STEERING: [char; 15] = [
+    '\u{0}', '\u{1f}', '\u{7f}', '\u{80}', '\u{9b}', '\u{9f}', '\u{200b}', '\u{200f}', '\u{2028}',
+    '\u{2029}', '\u{202a}', '\u{202e}', '\u{2066}', '\u{2069}', '\u{feff}',
+];
+
+#[test]
+fn json_of_others_cannot_either_and_says_the_same() {
+    for c in STEERING {
+        let value = serde_json::json!({ c.to_string(): [c.to_string(), "Grüße"] });
+        let text = plain_json(&serde_json::to_string_pretty(&value).expect("JSON"));
+        assert!(!text.contains(|c| c != '\n' && steers(c)), "{text:?}");
+        assert!(text.contains("Grüße"), "{text:?}");
+        let read: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        assert_eq!(read, value);
+    }
+    // Between values there may be what a text would have to escape.
+    assert_eq!(plain_json("{\r\n\t\"a\": 1}"), "{ \n\t\"a\": 1}");
 }
 
 #[test]
