@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use leasehold::{Kind, Lane, WorkerSettings};
@@ -335,6 +336,7 @@ impl Source {
     }
 
     fn open(path: &Path) -> io::Result<Self> {
+        refuse_special(&std::fs::metadata(path)?)?;
         let mut bytes = Vec::new();
         let file = std::fs::File::open(path)?;
         // One byte more than allowed is enough to know that there are too many.
@@ -356,6 +358,23 @@ impl Source {
             text,
         })
     }
+}
+
+/// To open a pipe waits for whoever writes to it, and a device may have no end. A folder cannot be read
+/// anyway.
+fn refuse_special(metadata: &std::fs::Metadata) -> io::Result<()> {
+    let kind = metadata.file_type();
+    let what = if kind.is_fifo() {
+        "a pipe"
+    } else if kind.is_socket() {
+        "a socket"
+    } else if kind.is_block_device() || kind.is_char_device() {
+        "a device"
+    } else {
+        return Ok(());
+    };
+    let why = format!("it is {what}, and a regular file is needed");
+    Err(io::Error::new(io::ErrorKind::InvalidInput, why))
 }
 
 fn unreadable(path: &Path, error: io::Error) -> Failure {

@@ -139,6 +139,32 @@ fn a_file_that_is_named_must_be_there() {
 }
 
 #[test]
+fn only_a_regular_file_is_read_and_nothing_else_is_waited_for() {
+    use std::os::unix::net::UnixListener;
+
+    let place = Place::new();
+    let path = place.path().join("leasehold.toml");
+    let refused = |what: &str| {
+        for arguments in [
+            ["config", "check"],
+            ["config", "show"],
+            ["run", "--until-empty"],
+        ] {
+            let talk = place.refused(2, &arguments);
+            assert!(talk.contains(&format!("it is {what}, and ")), "{talk}");
+        }
+        std::fs::remove_file(&path).expect("it was there");
+    };
+    let mode = rustix::fs::Mode::RWXU;
+    rustix::fs::mkfifoat(rustix::fs::CWD, &path, mode).expect("a pipe");
+    refused("a pipe");
+    let _listens = UnixListener::bind(&path).expect("a socket");
+    refused("a socket");
+    std::os::unix::fs::symlink("/dev/zero", &path).expect("a link");
+    refused("a device");
+}
+
+#[test]
 fn flag_then_environment_then_file_then_default() {
     let place = place();
     let show = ["config", "show", "--origin", "--poll-interval", "2s"];

@@ -136,13 +136,17 @@ fn a_file_that_is_wrong_or_gone_is_told_of_and_the_worker_goes_on() {
         assert!(worker.talk().contains(told), "{told}: {}", worker.talk());
         assert_eq!(answer(&place), 1);
     }
-    fs::remove_file(file).expect("a file");
+    fs::remove_file(&file).expect("a file");
     worker.until_said("dev.toml is gone; going on as before");
     assert_eq!(answer(&place), 1);
+    rustix::fs::mkfifoat(rustix::fs::CWD, &file, rustix::fs::Mode::RWXU).expect("a pipe");
+    worker.until_said("it is a pipe, and a regular file is needed");
+    assert_eq!(answer(&place), 1);
+    fs::remove_file(file).expect("a pipe");
     place.file("dev.toml", settings(2, ""));
     worker.until_said_times(2, "Ctrl-C drains");
     assert_eq!(answer(&place), 2);
-    ends_well(worker, 5);
+    ends_well(worker, 6);
 }
 
 /// The port of all lanes is free again for the next workers, and a taken one is waited for.
