@@ -165,6 +165,9 @@ impl Config {
             self.kinds.retain(|kind, _| kinds.contains(kind));
             return Ok(());
         }
+        if command.first().is_some_and(String::is_empty) {
+            return Err(without_program());
+        }
         let [kind] = kinds.as_slice() else {
             return Err(Failure::usage("a command is given, and several kinds")
                 .because("a command here is for exactly one kind")
@@ -268,6 +271,13 @@ impl Config {
         });
         misnamed.collect()
     }
+}
+
+/// Refuses a command that was given here.
+pub(crate) fn without_program() -> Failure {
+    Failure::usage("the command names no program")
+        .because("its first word is empty")
+        .remedy("put one after --, as in -- python3 handler.py")
 }
 
 /// The lanes that have a capacity of their own.

@@ -63,9 +63,14 @@ impl Database {
                 .remedy("give a file, such as --database sqlite:leasehold.db"));
             }
         };
-        if path.is_empty() {
+        if path.trim().is_empty() {
             return Err(Failure::usage("the database's path is empty")
                 .because("--database, LEASEHOLD_DATABASE or the file of settings names no file")
+                .remedy("give a file, such as --database sqlite:leasehold.db"));
+        }
+        if path.contains('\0') {
+            return Err(Failure::usage("the database's path holds a zero character")
+                .because("no file can be named so")
                 .remedy("give a file, such as --database sqlite:leasehold.db"));
         }
         if scheme.is_some() && path.contains('?') {

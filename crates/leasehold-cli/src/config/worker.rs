@@ -311,8 +311,8 @@ impl Slot<'_> {
         match self {
             Self::Text(slot) => text.clone_into(slot),
             Self::Lanes(slot) => {
-                let words = text.split(',').map(str::trim);
-                let words = words.filter(|word| !word.is_empty());
+                let is_empty = text.trim().is_empty();
+                let words = text.split(',').map(str::trim).skip(usize::from(is_empty));
                 let lanes = words.map(|word| parse_lane(word).map_err(|e| Complaint::of(&e)));
                 *slot = lanes.collect::<Result<_, _>>()?;
             }

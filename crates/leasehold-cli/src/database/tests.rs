@@ -36,7 +36,16 @@ fn what_cannot_be_opened_is_told_without_its_password() {
 
 #[test]
 fn an_empty_path_and_options_are_refused() {
-    for url in ["", "sqlite:", "sqlite://", "sqlite://jobs.db?mode=rwc"] {
+    for url in [
+        "",
+        " ",
+        "sqlite:",
+        "sqlite://",
+        "sqlite:// ",
+        "sqlite://jobs.db?mode=rwc",
+        "jobs\0.db",
+        "sqlite:jobs.db\0",
+    ] {
         assert_eq!(
             Database::parse(url).expect_err(url).exit(),
             Exit::Usage,

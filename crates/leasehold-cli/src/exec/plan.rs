@@ -10,7 +10,7 @@ use leasehold_fence::protocol::{self, Channel, ChildError, RegisteredErrors, Res
 use leasehold_fence::{Command, Environment, EnvironmentRefused, Input};
 
 use super::Arguments;
-use crate::config::{Config, KindConfig};
+use crate::config::{Config, KindConfig, without_program};
 use crate::failure::Failure;
 use crate::when;
 
@@ -138,7 +138,12 @@ fn what_and_where(
             let words = section.command.value.iter().map(OsString::from);
             (words.collect(), section.directory.value.clone())
         }
-        (words, _) => (words.to_vec(), PathBuf::from(".")),
+        (words, _) => {
+            if words.first().is_some_and(|word| word.is_empty()) {
+                return Err(without_program());
+            }
+            (words.to_vec(), PathBuf::from("."))
+        }
     };
     let directory = std::path::absolute(&directory).map_err(|error| {
         Failure::failed("the folder this runs in cannot be read")

@@ -199,6 +199,19 @@ fn flag_then_environment_then_file_then_default() {
     );
     assert!(shown.contains("\nworker.lease = \"90s\"\n"), "{shown}");
 
+    for (variable, value) in [
+        ("LEASEHOLD_LANES", "a,,b"),
+        ("LEASEHOLD_LANES", ","),
+        ("LEASEHOLD_DATABASE", " "),
+    ] {
+        let refused = run_with(&place, &["config", "check"], &[(variable, value)]);
+        assert_eq!(refused.code, 2, "{variable}={value}: {}", refused.out);
+        assert!(
+            refused.talk.contains(&format!("  {variable}: ")),
+            "{}",
+            refused.talk
+        );
+    }
     let refused = run_with(&place, &["config", "check"], &[("LEASEHOLD_LEASE", "60")]);
     assert_eq!(refused.code, 2);
     assert!(

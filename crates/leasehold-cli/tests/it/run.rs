@@ -110,6 +110,10 @@ fn without_anything_to_run_it_says_what_to_write() {
     let talk = place.refused(2, &["run", "HELLO"]);
     assert!(talk.contains("leasehold run HELLO -- "), "{talk}");
     place.refused(2, &["run", "hello", "--", "true"]);
+    let talk = place.refused(2, &["run", "HELLO", "--", ""]);
+    assert!(talk.contains("names no program"), "{talk}");
+    let talk = place.refused(2, &["exec", "HELLO", "--", ""]);
+    assert!(talk.contains("names no program"), "{talk}");
     assert_eq!(place.run(&["run", "--", "true"]).code, 2);
     place.file("leasehold.toml", QUICK);
     place.refused(2, &["run"]);
