@@ -32,6 +32,9 @@ mod verdict;
 /// The command gets the payload and the variables of an item that is made up. What it writes to
 /// standard error is shown as it comes. In the end standard error says how it ended and what the worker
 /// would do with the item, and standard output is the result.
+///
+/// Fields that the kind redacts are shown in the clear, to whoever runs this: it is for the author of a
+/// handler.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:
