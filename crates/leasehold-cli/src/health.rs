@@ -18,7 +18,7 @@ use crate::when;
 /// Ask a worker's health port whether its loop lives: 0 if it does, 1 if not.
 ///
 /// Without --url or --address the port is asked that the settings give the worker: `LEASEHOLD_HEALTH`,
-/// else health in the section [worker] of the file.
+/// else health in the section `[worker]` of the file.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "JSON: {\"schema\", \"alive\", \"status\", \"text\"}.")]
 pub(crate) struct Arguments {

@@ -11,6 +11,8 @@ pub const CUT_MARKER: &str = "…";
 /// - Every other control character becomes `\u{..}` with its number in hexadecimal: a zero character
 ///   is `\u{0}`, which a store can hold, and an escape sequence is `\u{1b}[31m`, which no terminal
 ///   obeys.
+/// - So does every character that does not show and changes how others do: marks of direction, joiners of
+///   no width, separators of lines and paragraphs. With them a text can look like another.
 /// - Every byte that is not part of valid UTF-8 becomes `\x..` with two hexadecimal digits.
 ///
 /// Nothing is dropped, and the order stays. The text names its bytes exactly unless they held one of
@@ -21,7 +23,7 @@ pub fn escape(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         for character in chunk.valid().chars() {
-            if character.is_control() && !matches!(character, '\n' | '\t') {
+            if is_hidden(character) {
                 text.extend(character.escape_unicode());
             } else {
                 text.push(character);
@@ -33,6 +35,18 @@ pub fn escape(bytes: &[u8]) -> String {
         }
     }
     text
+}
+
+/// Whether it does not show, or steers whoever shows it.
+fn is_hidden(character: char) -> bool {
+    let steers = matches!(
+        character,
+        '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{2069}'
+            | '\u{feff}'
+    );
+    steers || character.is_control() && !matches!(character, '\n' | '\t')
 }
 
 /// Cuts `text` to at most `bytes_max` bytes of UTF-8, marker included, never inside a character.

@@ -157,3 +157,14 @@ fn unescape(text: &str) -> Vec<u8> {
     bytes.extend(rest.bytes());
     bytes
 }
+
+#[test]
+fn characters_that_steer_what_stands_beside_them_are_escaped() {
+    let written = "a\u{202e}b\u{200b}c\u{2028}d\u{feff}e\u{2066}f";
+    assert_eq!(
+        escape(written.as_bytes()),
+        "a\\u{202e}b\\u{200b}c\\u{2028}d\\u{feff}e\\u{2066}f"
+    );
+    // What shows is kept, whatever its direction.
+    assert_eq!(escape("שלום مرحبا".as_bytes()), "שלום مرحبا");
+}
