@@ -58,6 +58,12 @@ pub trait Harness: Send + Sync + Sized + 'static {
     /// How often a case of many repetitions repeats itself. A backend in memory affords 40,000.
     const REPEATS: usize = 2_000;
 
+    /// Whether what the backend needs is on this machine. Where it is not, cases are skipped, and the
+    /// harness says so where people see it; it fails instead where the tests must be complete.
+    fn is_possible() -> bool {
+        true
+    }
+
     /// Opens fresh, empty stores that no other case sees.
     fn open() -> impl Future<Output = Self> + Send;
 
@@ -74,6 +80,9 @@ pub trait Harness: Send + Sync + Sized + 'static {
 
 /// Runs one case over fresh stores. What [`store_contract!`](crate::store_contract) expands to.
 pub fn run<H: Harness>(case: impl AsyncFnOnce(&Fixture)) {
+    if !H::is_possible() {
+        return;
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

@@ -1,0 +1,116 @@
+//! What Postgres could not do, in the words of the store promises.
+
+use leasehold_core::StoreError;
+use tokio_postgres::error::SqlState;
+
+/// Why a store could not be connected. None of it repeats the address, which may hold a password.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The address cannot be read. Correct it.
+    #[error("the database's address cannot be read: {0}")]
+    Address(String),
+    /// The schema's name is none that can be written without quotes. Choose another.
+    #[error(
+        "{0:?} is no name for a schema; use 1 to 63 lower-case letters, digits and _, beginning with a letter or _"
+    )]
+    SchemaName(String),
+    /// The database could not be reached, or refused. It may be passing.
+    #[error("the database cannot be used: {0}")]
+    Unusable(#[source] StoreError),
+    /// The schema is not the one this build knows. The text says what to do.
+    #[error("{0}")]
+    Schema(String),
+}
+
+impl From<ConnectError> for StoreError {
+    fn from(error: ConnectError) -> Self {
+        match error {
+            ConnectError::Unusable(source) => source,
+            ConnectError::Schema(text) => Self::Schema(text),
+            ConnectError::Address(_) | ConnectError::SchemaName(_) => {
+                Self::Failed(error.to_string())
+            }
+        }
+    }
+}
+
+/// What ends a unit of work: a [`StoreError`] into which Postgres's errors turn by `?`.
+#[derive(Debug)]
+pub(crate) struct Fault(pub(crate) StoreError);
+
+/// What a unit of work answers.
+pub(crate) type Answer<T> = Result<T, Fault>;
+
+impl Fault {
+    /// What stands in the database is not what this program writes.
+    pub(crate) fn damaged(what: impl std::fmt::Display) -> Self {
+        Self(StoreError::Failed(format!(
+            "the database is damaged: {what}"
+        )))
+    }
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        Self(error)
+    }
+}
+
+impl From<Fault> for StoreError {
+    fn from(fault: Fault) -> Self {
+        fault.0
+    }
+}
+
+impl From<deadpool_postgres::PoolError> for Fault {
+    fn from(error: deadpool_postgres::PoolError) -> Self {
+        match error {
+            deadpool_postgres::PoolError::Backend(error) => Self(match Self::from(error).0 {
+                // Whatever keeps a connection from being made may pass.
+                StoreError::Schema(text) | StoreError::Failed(text) | StoreError::Refused(text) => {
+                    StoreError::Unavailable(text)
+                }
+                passing => passing,
+            }),
+            other => Self(StoreError::Unavailable(other.to_string())),
+        }
+    }
+}
+
+impl From<tokio_postgres::Error> for Fault {
+    fn from(error: tokio_postgres::Error) -> Self {
+        let Some(refusal) = error.as_db_error() else {
+            let text = error.to_string();
+            // A connection that broke, or a value that does not fit its column: the one passes.
+            return Self(
+                if error.is_closed() || std::error::Error::source(&error).is_some() {
+                    StoreError::Unavailable(text)
+                } else {
+                    StoreError::Failed(text)
+                },
+            );
+        };
+        // Without the detail, which repeats the row's values.
+        let text = refusal.message().to_owned();
+        Self(judged(refusal.code(), text))
+    }
+}
+
+fn judged(code: &SqlState, text: String) -> StoreError {
+    match code.code() {
+        // Serialisation, deadlock, lock not available, statement or lock time-out.
+        "40001" | "40P01" | "55P03" | "57014" => StoreError::Retry(text),
+        // No such table or column, no such schema, no such function.
+        "42P01" | "42703" | "3F000" | "42883" => StoreError::Schema(text),
+        // Written to a server that is a standby now.
+        "25006" => StoreError::Unavailable(text),
+        code => match code.get(..2) {
+            // Connection, resources, intervention, system.
+            Some("08" | "53" | "57" | "58") => StoreError::Unavailable(text),
+            // Data, integrity, limits of the program: a value too long for an index.
+            Some("22" | "23" | "54") => StoreError::Refused(text),
+            _ => StoreError::Failed(format!("{text} ({code})")),
+        },
+    }
+}

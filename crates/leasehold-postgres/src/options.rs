@@ -1,0 +1,80 @@
+//! How a store is connected.
+
+use std::time::Duration;
+
+/// How a store's workers learn that another process gave them something to do. In either way the store
+/// tells other processes, and its own workers learn of its own work at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Wakeup {
+    /// By LISTEN, within milliseconds. Takes one connection more, from the first subscription on, which
+    /// must lead to the server itself: a pooler in transaction mode swallows what is listened for.
+    #[default]
+    Listen,
+    /// By looking now and then, as often as they poll.
+    Poll,
+}
+
+/// How a store is connected. Start from the default and change what differs.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub(crate) schema: String,
+    pub(crate) connections: usize,
+    pub(crate) patience: Duration,
+    pub(crate) migrates: bool,
+    pub(crate) wakeup: Wakeup,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            schema: Self::SCHEMA.to_owned(),
+            connections: Self::CONNECTIONS,
+            patience: Self::PATIENCE,
+            migrates: true,
+            wakeup: Wakeup::default(),
+        }
+    }
+}
+
+impl Options {
+    /// Where the tables are unless said otherwise.
+    pub const SCHEMA: &'static str = "leasehold";
+
+    /// One for the loop's claims, two for settles under way, one for renewals, and some for what people
+    /// look at.
+    pub const CONNECTIONS: usize = 8;
+
+    /// Longer than a database needs to take a connection, and short enough to be tried again within a
+    /// lease.
+    pub const PATIENCE: Duration = Duration::from_secs(5);
+
+    /// With the tables in that schema: a name of lower-case letters, digits and `_`.
+    pub fn with_schema(mut self, schema: impl Into<String>) -> Self {
+        self.schema = schema.into();
+        self
+    }
+
+    /// With at most so many connections; at least two.
+    pub fn with_connections(mut self, connections: usize) -> Self {
+        self.connections = connections.max(2);
+        self
+    }
+
+    /// How long to wait for a connection, one that is free or a new one.
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// How workers learn of the work of other processes.
+    pub fn with_wakeup(mut self, wakeup: Wakeup) -> Self {
+        self.wakeup = wakeup;
+        self
+    }
+
+    /// Refuses a schema that is older than this build's, instead of migrating it.
+    pub fn without_migrating(mut self) -> Self {
+        self.migrates = false;
+        self
+    }
+}

@@ -1,0 +1,207 @@
+//! Connecting to a database, and the store that it becomes.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::str::FromStr as _;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Timeouts};
+use leasehold_core::{Lane, Stores};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Config, NoTls, Row};
+
+use crate::error::{Answer, ConnectError, Fault};
+use crate::hints::{Board, Courier, Route, Subscription};
+use crate::migrations;
+use crate::options::Options;
+
+/// All stores on one schema of a Postgres database. Dropping the last handle closes its connections.
+pub struct PostgresStore {
+    pool: Pool,
+    schema: Schema,
+    /// Statements with the schema's name in them, by where their text is in this program.
+    texts: RwLock<HashMap<usize, Arc<str>>>,
+    hints: Arc<Board>,
+    courier: Courier,
+    patience: Duration,
+}
+
+impl fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The pool's configuration may hold a password.
+        f.debug_struct("PostgresStore")
+            .field("schema", &self.schema)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Connects to the database, and migrates its schema as the options say. Hints to and from other processes
+/// are carried by a task on the runtime this is called on; without it, work of other processes is found by
+/// polling.
+///
+/// # Errors
+/// [`ConnectError`] says what is wrong and what to do; never with the address, which may hold a password.
+pub async fn connect(address: &str, options: Options) -> Result<Arc<PostgresStore>, ConnectError> {
+    let schema = Schema::parse(&options.schema)?;
+    let pool = pool(address, &options)?;
+    let mut client = pool
+        .get()
+        .await
+        .map_err(|error| ConnectError::Unusable(Fault::from(error).0))?;
+    if options.migrates {
+        migrations::apply(&mut client, &schema).await?;
+    } else {
+        migrations::check(&client, &schema).await?;
+    }
+    drop(client);
+    let hints = Arc::<Board>::default();
+    let route = Route::new(config(address)?, pool.clone(), &schema, &options);
+    Ok(Arc::new(PostgresStore {
+        pool,
+        schema,
+        texts: RwLock::default(),
+        courier: Courier::start(route, Arc::clone(&hints)),
+        hints,
+        patience: options.patience,
+    }))
+}
+
+/// Reads an address without repeating it in an error: it may hold a password.
+pub(crate) fn config(address: &str) -> Result<Config, ConnectError> {
+    let mut config = Config::from_str(address).map_err(|error| {
+        // The cause names the part that cannot be read; the error itself would be enough for a parser.
+        let cause = std::error::Error::source(&error).map(ToString::to_string);
+        ConnectError::Address(cause.unwrap_or_else(|| "it is no Postgres address".to_owned()))
+    })?;
+    if config.get_application_name().is_none() {
+        config.application_name("leasehold");
+    }
+    Ok(config)
+}
+
+fn pool(address: &str, options: &Options) -> Result<Pool, ConnectError> {
+    let manager = ManagerConfig {
+        recycling_method: RecyclingMethod::Fast,
+    };
+    let manager = Manager::from_config(config(address)?, NoTls, manager);
+    Pool::builder(manager)
+        .max_size(options.connections)
+        .runtime(Runtime::Tokio1)
+        .timeouts(Timeouts {
+            wait: Some(options.patience),
+            create: Some(options.patience),
+            recycle: Some(options.patience),
+        })
+        .build()
+        .map_err(|error| ConnectError::Address(error.to_string()))
+}
+
+/// The name of a schema, which needs no quotes.
+#[derive(Debug, Clone)]
+pub(crate) struct Schema(String);
+
+/// What stands for the schema's name in the text of a statement.
+const PLACE: &str = "{schema}";
+
+impl Schema {
+    pub(crate) fn parse(name: &str) -> Result<Self, ConnectError> {
+        let is_name = (1..=63).contains(&name.len())
+            && name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+        if is_name {
+            Ok(Self(name.to_owned()))
+        } else {
+            Err(ConnectError::SchemaName(name.to_owned()))
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.0
+    }
+
+    /// The statement with the name in its places.
+    pub(crate) fn within(&self, text: &str) -> String {
+        text.replace(PLACE, &self.0)
+    }
+}
+
+impl PostgresStore {
+    /// This store as every namespace's.
+    pub fn stores(self: &Arc<Self>) -> Stores {
+        Stores::from_one(Arc::clone(self))
+    }
+
+    /// Waits until other processes have been told of everything this store has committed, at most as long
+    /// as its patience. For programs that end right after their work: dropping the store sends what is left
+    /// only as long as the runtime lives.
+    pub async fn hints_sent(&self) {
+        // What is not told is found by polling.
+        let _ = tokio::time::timeout(self.patience, self.courier.has_told()).await;
+    }
+
+    /// A connection of the pool's.
+    pub(crate) async fn client(&self) -> Answer<Object> {
+        Ok(self.pool.get().await?)
+    }
+
+    /// The statement, with `{schema}` replaced by the schema's name.
+    pub(crate) fn text(&self, text: &'static str) -> Arc<str> {
+        let place = text.as_ptr() as usize;
+        let texts = self.texts.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = texts.get(&place) {
+            return known.clone();
+        }
+        drop(texts);
+        let text: Arc<str> = self.schema.within(text).into();
+        let mut texts = self.texts.write().unwrap_or_else(PoisonError::into_inner);
+        texts.entry(place).or_insert(text).clone()
+    }
+
+    /// Runs one statement, in a transaction of its own, and answers its rows.
+    pub(crate) async fn query(
+        &self,
+        text: &'static str,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> Answer<Vec<Row>> {
+        let client = self.client().await?;
+        let statement = client.prepare_cached(&self.text(text)).await?;
+        Ok(client.query(&statement, params).await?)
+    }
+
+    /// As [`PostgresStore::query`], for a statement that answers at most one row.
+    pub(crate) async fn query_opt(
+        &self,
+        text: &'static str,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> Answer<Option<Row>> {
+        let client = self.client().await?;
+        let statement = client.prepare_cached(&self.text(text)).await?;
+        Ok(client.query_opt(&statement, params).await?)
+    }
+
+    /// Runs one statement, in a transaction of its own, and answers how many rows it wrote.
+    pub(crate) async fn execute(
+        &self,
+        text: &'static str,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> Answer<u64> {
+        let client = self.client().await?;
+        let statement = client.prepare_cached(&self.text(text)).await?;
+        Ok(client.execute(&statement, params).await?)
+    }
+
+    /// Hints the workers of the lanes, after the commit that gave them something to do.
+    pub(crate) fn hint(&self, lanes: &BTreeSet<Lane>) {
+        self.hints.hint(lanes);
+        self.courier.tell(lanes);
+    }
+
+    pub(crate) fn listen(&self, lanes: &[Lane]) -> Subscription {
+        let subscription = self.hints.subscribe(lanes);
+        self.courier.listen();
+        subscription
+    }
+}

@@ -1,0 +1,17 @@
+-- $1 microseconds of retention, $2 limit. Oldest first; what somebody else holds is left for
+-- the next time. Answers as its count the items deleted.
+with old as materialized (
+    select id from {schema}.ends
+    where updated_at <= {schema}.clock() - $1::bigint * interval '1 microsecond'
+        and (is_done or audited_at is not null or failure_code in ('cancelled', 'orphaned'))
+    order by updated_at
+    limit $2
+    for update skip locked
+),
+ended as (
+    delete from {schema}.ends where id = any (array(select id from old))
+),
+recorded as (
+    delete from {schema}.troubles where id = any (array(select id from old))
+)
+delete from {schema}.items where id = any (array(select id from old))

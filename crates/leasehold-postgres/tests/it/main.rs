@@ -1,0 +1,25 @@
+//! The store on a real server: the contract, and what is of this backend alone.
+
+#[cfg(test)]
+mod claims;
+#[cfg(test)]
+mod cluster;
+#[cfg(test)]
+mod enqueue;
+#[cfg(test)]
+mod harness;
+#[cfg(test)]
+mod hints;
+#[cfg(test)]
+mod maintenance;
+#[cfg(test)]
+mod proxy;
+#[cfg(test)]
+mod server;
+
+mod contract {
+    //! Every promise of the stores.
+    use crate::harness::OneSchema;
+
+    leasehold_testkit::store_contract!(OneSchema);
+}
