@@ -15,7 +15,8 @@
 //! - **Tenants**: a method that takes an org touches rows of that org alone, by a predicate in the
 //!   statement itself. The few that take none say why; [`work::TENANTLESS`] lists them.
 //! - **Cancellation**: dropping a call's future may leave the write done or not, never half.
-//! - **Order of locks**: rows are locked in id order in enqueue, renew and settle.
+//! - **Order of locks**: rows are locked in id order in renew and settle, and in the order of their keys
+//!   in enqueue, where two batches may want the same key under fresh ids.
 //! - **Bounded**: a list or a batch never reads or writes more rows than its limit.
 
 use std::sync::Arc;
