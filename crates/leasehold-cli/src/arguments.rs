@@ -11,7 +11,9 @@ use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Su
 use crate::config::{Origin, Setting};
 use crate::failure::{EXIT_CODES, Failure};
 use crate::telling::Lines;
-use crate::{bench, completions, config, demo, doctor, enqueue, exec, health, items, migrate, run};
+use crate::{
+    bench, completions, config, database, demo, doctor, enqueue, exec, health, items, migrate, run,
+};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().effects(Effects::BOLD))
@@ -58,8 +60,9 @@ impl Arguments {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Options of every command")]
 pub(crate) struct Common {
-    /// The queue's database: `sqlite:PATH`, or just a path. Without it the one that the file of
-    /// settings names, and else `leasehold.db` beside that file; in this folder if there is no file.
+    /// The queue's database: `sqlite:PATH`, or just a path, or `postgres://USER@HOST/DATABASE`. Without
+    /// it the one that the file of settings names, and else `leasehold.db` beside that file; in this
+    /// folder if there is no file.
     #[arg(long, global = true, value_name = "URL", env = "LEASEHOLD_DATABASE")]
     database: Option<String>,
 
@@ -115,7 +118,9 @@ impl Common {
     /// work on the same database; empty where it would find it without.
     pub(crate) fn database_again(&self) -> String {
         match (&self.database, &self.config) {
-            (Some(url), _) if self.is_database_given => format!(" --database {}", quoted(url)),
+            (Some(url), _) if self.is_database_given => {
+                format!(" --database {}", quoted(&database::to_paste(url)))
+            }
             (_, Some(path)) if self.is_config_given => {
                 format!(" --config {}", quoted(&path.to_string_lossy()))
             }

@@ -6,7 +6,8 @@
 //!
 //! - [`finding`]: what a check says.
 //! - [`machine`], [`limits`]: the system and the room it gives. [`killing`]: by what runs are ended, and
-//!   a trial of it. [`storage`]: the database and the disk. [`settings`]: the file, and its commands.
+//!   a trial of it. [`storage`]: the database and the disk. [`server`]: a database that is on one.
+//!   [`settings`]: the file, and its commands.
 
 use serde::Serialize;
 
@@ -20,6 +21,7 @@ mod finding;
 mod killing;
 mod limits;
 mod machine;
+mod server;
 mod settings;
 mod storage;
 

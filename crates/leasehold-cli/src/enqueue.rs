@@ -127,7 +127,7 @@ pub(crate) fn run(
     let database = Database::of(&config)?;
     let warning = config.unserved(&template.kind, &template.lane);
     block_on(async {
-        let client = database.open_or_create()?;
+        let client = database.open_or_create().await?;
         let now = client.stores().work.now().await?;
         let items: Vec<NewItem> = payloads
             .into_iter()
@@ -136,6 +136,7 @@ pub(crate) fn run(
         let ids: Vec<ItemId> = items.iter().map(|item| item.id).collect();
         let sent = items.first().cloned();
         let fates = enqueue(&client, items).await?;
+        client.told().await;
         for (id, fate) in ids.iter().zip(&fates) {
             if matches!(fate, Enqueued::IdTaken) {
                 return Err(leasehold::ClientError::IdTaken(*id).into());

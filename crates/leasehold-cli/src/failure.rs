@@ -204,7 +204,7 @@ impl From<StoreError> for Failure {
                 "change the data; the database will not take them as they are"
             }
             StoreError::Schema(_) => "run `leasehold migrate --status`",
-            _ => "check the disk and the file; restore it from a backup if it is damaged",
+            _ => "look at the database and its disk; restore it from a backup if it is damaged",
         };
         Self::failed("the database did not do it")
             .because(&error)

@@ -168,7 +168,7 @@ async fn list(
     page: &Page,
     screen: &Screen,
 ) -> Result<Answer, Failure> {
-    let client = database.open()?;
+    let client = database.open().await?;
     let now = client.stores().work.now().await?;
     let items = client.list(filter, page).await?;
     let is_full = items.len() >= page.limit as usize;
@@ -209,7 +209,7 @@ async fn show(
     config: &Config,
     screen: &Screen,
 ) -> Result<Answer, Failure> {
-    let client = database.open()?;
+    let client = database.open().await?;
     let item = found(&client, id, database).await?;
     let bodies = with_payload.then(|| Bodies::of(&item, config));
     if screen.is_json() {
@@ -253,7 +253,7 @@ async fn explain(
     common: &Common,
     screen: &Screen,
 ) -> Result<Answer, Failure> {
-    let client = database.open()?;
+    let client = database.open().await?;
     let Some(explanation) = client.explain(id).await? else {
         return Err(no_such_item(id, database));
     };
@@ -285,10 +285,10 @@ async fn explain(
 }
 
 async fn retry(database: &Database, ids: Vec<ItemId>, screen: &Screen) -> Result<Answer, Failure> {
-    let client = database.open()?;
+    let queue = database.open().await?;
     let mut fates = Vec::with_capacity(ids.len());
     for id in ids {
-        fates.push(match client.retry(id).await? {
+        fates.push(match queue.retry(id).await? {
             Retried::Queued(item) => Fate::done(id, "queued", &item),
             Retried::NotFailed(item) => {
                 let why = format!("is {}, and only a failed item can be retried", item.status);
@@ -297,14 +297,15 @@ async fn retry(database: &Database, ids: Vec<ItemId>, screen: &Screen) -> Result
             Retried::NotFound => Fate::not_found(id),
         });
     }
+    queue.told().await;
     show_fates(&fates, screen)
 }
 
 async fn cancel(database: &Database, ids: Vec<ItemId>, screen: &Screen) -> Result<Answer, Failure> {
-    let client = database.open()?;
+    let queue = database.open().await?;
     let mut fates = Vec::with_capacity(ids.len());
     for id in ids {
-        fates.push(match client.cancel(id).await? {
+        fates.push(match queue.cancel(id).await? {
             Cancelled::Ended(item) => Fate::done(id, "cancelled", &item),
             Cancelled::Requested(item) => Fate::done(id, "requested", &item),
             Cancelled::AlreadyFinal(item) => {
@@ -314,6 +315,7 @@ async fn cancel(database: &Database, ids: Vec<ItemId>, screen: &Screen) -> Resul
             Cancelled::NotFound => Fate::not_found(id),
         });
     }
+    queue.told().await;
     show_fates(&fates, screen)
 }
 

@@ -1,12 +1,12 @@
 //! `leasehold migrate`: brings a database to this build's schema.
 
 use jiff::Timestamp;
-use leasehold_sqlite::MigrationStatus;
 use serde::Serialize;
 
 use crate::arguments::Common;
+use crate::block_on;
 use crate::config::Config;
-use crate::database::{self, Database};
+use crate::database::{Database, Step};
 use crate::failure::{Answer, Failure};
 use crate::screen::{Field, SCHEMA, Screen, Tone};
 
@@ -35,13 +35,14 @@ pub(crate) fn run(
 ) -> Result<Answer, Failure> {
     let config = Config::load(common)?;
     let database = Database::of(&config)?;
-    let options = database::options();
-    let applied = if arguments.status {
-        Vec::new()
-    } else {
-        leasehold_sqlite::migrate(database.path(), &options).map_err(database::refusal)?
-    };
-    let all = leasehold_sqlite::status(database.path(), &options).map_err(database::refusal)?;
+    let (applied, all) = block_on(async {
+        let applied = if arguments.status {
+            Vec::new()
+        } else {
+            database.migrate().await?
+        };
+        Ok((applied, database.steps().await?))
+    })?;
     let pending = all.iter().filter(|one| one.applied_at.is_none()).count();
     if screen.is_json() {
         show_object(&applied, &all, screen)?;
@@ -56,8 +57,8 @@ pub(crate) fn run(
     Ok(Answer::yes_if(pending == 0))
 }
 
-fn rows(all: &[MigrationStatus]) -> Vec<Vec<Field>> {
-    let row = |one: &MigrationStatus| {
+fn rows(all: &[Step]) -> Vec<Vec<Field>> {
+    let row = |one: &Step| {
         let applied = match one.applied_at {
             Some(at) => Field::from(format!("{at:.0}")),
             None => Field::toned("pending", Tone::Bad),
@@ -67,7 +68,7 @@ fn rows(all: &[MigrationStatus]) -> Vec<Vec<Field>> {
     all.iter().map(row).collect()
 }
 
-fn show_object(applied: &[u32], all: &[MigrationStatus], screen: &Screen) -> Result<(), Failure> {
+fn show_object(applied: &[u32], all: &[Step], screen: &Screen) -> Result<(), Failure> {
     #[derive(Serialize)]
     struct Document<'a> {
         schema: u32,

@@ -98,13 +98,15 @@ pub(crate) fn run(
 ) -> Result<Answer, Failure> {
     let config = arguments.config(common)?;
     fenced(async |fence, stops| {
-        let crew = Crew::of(&config, fence)?;
+        let Some(crew) = start(&config, fence, stops).await? else {
+            return Summary::default().show(screen);
+        };
         crew.introduce(screen);
-        let client = crew.client().clone();
+        let queue = crew.queue().clone();
         let forever = std::future::pending();
         let (mut summary, reason) = work(crew, stops, arguments.until_empty, forever).await?;
         if reason == Reason::Empty {
-            summary.unhandled = look_for_unhandled(&client, &config).await;
+            summary.unhandled = look_for_unhandled(&queue, &config).await;
         }
         let has_failed = arguments.fail_on_dead && summary.has_dead_letters();
         let answer = summary.show(screen)?;
@@ -169,6 +171,15 @@ fn start_fence() -> Result<Fence, Failure> {
             .because(error)
             .remedy("`leasehold doctor` looks at what commands need")
     })
+}
+
+/// The workers of the settings; `None` if a request to stop came first, as it may while a server is waited
+/// for.
+async fn start(config: &Config, fence: &Fence, stops: &mut Stops) -> Result<Option<Crew>, Failure> {
+    tokio::select! {
+        started = Crew::of(config, fence) => started.map(Some),
+        () = stops.next() => Ok(None),
+    }
 }
 
 /// Why the workers were asked to go.

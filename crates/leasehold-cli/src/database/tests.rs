@@ -20,18 +20,91 @@ fn a_path_may_come_bare_or_with_its_scheme() {
 
 #[test]
 fn what_cannot_be_opened_is_told_without_its_password() {
-    for url in [
-        "postgres://ann:secret@db/queue",
-        "postgresql://ann:secret@db/queue",
-        "mysql://ann:secret@db/queue",
-        "file:secret.db",
-    ] {
+    for url in ["mysql://ann:secret@db/queue", "file:secret.db"] {
         let failure = Database::parse(url).expect_err(url);
         assert_eq!(failure.exit(), Exit::CannotOpen);
         assert!(!format!("{failure:?}").contains("secret"), "{failure:?}");
     }
-    let failure = Database::parse("postgres://db/queue").expect_err("a refusal");
-    assert_eq!(failure.what(), "this build has no Postgres yet");
+}
+
+#[test]
+fn a_server_is_shown_without_its_password_and_its_options() {
+    for (url, shown) in [
+        ("postgres://db/queue", "postgres://db/queue"),
+        ("postgres://ann:secret@db/queue", "postgres://ann@db/queue"),
+        (
+            "postgresql://ann:se/cr?et@db:5433",
+            "postgresql://ann@db:5433",
+        ),
+        (
+            "postgres://ann@%2Frun%2Fpg/queue?password=secret",
+            "postgres://ann@%2Frun%2Fpg/queue",
+        ),
+        (
+            "postgres://:secret@one,two:6432/queue?target_session_attrs=read-write",
+            "postgres://one,two:6432/queue",
+        ),
+        (
+            "postgres:///queue?host=/run/pg&user=ann&password=secret",
+            "postgres:///queue",
+        ),
+    ] {
+        let database = Database::parse(url).expect(url);
+        assert_eq!(database.to_string(), shown);
+        let debugged = format!("{database:?}");
+        assert!(!debugged.contains("secret"), "{debugged}");
+    }
+}
+
+#[test]
+fn an_address_that_cannot_be_read_is_refused_without_a_word_of_it() {
+    for (url, why) in [
+        ("postgres:ann:secret@db/queue", "is not followed by //"),
+        ("postgres://ann:sec@ret@db/queue", "%40"),
+        ("postgres://db/queue?password=sec@ret", "%40"),
+        ("postgres:///queue?user=secret", "names no host"),
+        ("postgres://", "names no host"),
+        (
+            "postgres://ann:secret/queue",
+            "invalid value for option `port`",
+        ),
+        (
+            "postgres://db/queue?sslmode=secret",
+            "invalid value for option `sslmode`",
+        ),
+        (
+            "postgres://db/queue?sslmood=secret",
+            "unknown option `sslmood`",
+        ),
+        ("postgres://db/queue?secret", "unterminated parameter"),
+        (
+            "postgres://db/queue?password=x&secret=y",
+            "is not one that is known",
+        ),
+        (
+            "postgres://ann:x@db/queue?secret=y",
+            "is not one that is known",
+        ),
+    ] {
+        let failure = Database::parse(url).expect_err(url);
+        assert_eq!(failure.exit(), Exit::Usage, "{url}");
+        let told = format!("{failure:?}");
+        assert!(told.contains(why), "{url}: {told}");
+        assert!(!told.contains("secret"), "{told}");
+    }
+}
+
+#[test]
+fn a_url_to_paste_is_as_it_was_but_for_its_password() {
+    assert_eq!(to_paste("odd:name@jobs.db"), "odd:name@jobs.db");
+    assert_eq!(
+        to_paste("postgres://ann@db/queue"),
+        "postgres://ann@db/queue"
+    );
+    assert_eq!(
+        to_paste("postgres://ann:secret@db/queue"),
+        "postgres://ann:***@db/queue"
+    );
 }
 
 #[test]

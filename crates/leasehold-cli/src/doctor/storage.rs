@@ -1,15 +1,16 @@
 //! The database and the disk it is on, and the folder for temporary files.
 
+use std::fmt::Display;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use leasehold_sqlite::MigrationStatus;
 use rustix::fs::{Access, access, statfs, statvfs};
 
-use super::Case;
 use super::finding::Finding;
-use crate::database::{self, Database};
+use super::{Case, server};
+use crate::block_on;
+use crate::database::{Database, Sqlite, Step};
 use crate::failure::Failure;
 
 pub(super) fn temporary(_: &Case) -> Vec<Finding> {
@@ -42,6 +43,13 @@ pub(super) fn database(case: &Case) -> Vec<Finding> {
         Ok(database) => database,
         Err(failure) => return vec![of_failure(DATABASE, &failure)],
     };
+    match &database {
+        Database::Sqlite(file) => in_file(file),
+        Database::Postgres(place) => server::findings(place),
+    }
+}
+
+fn in_file(database: &Sqlite) -> Vec<Finding> {
     let path = database.path();
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
@@ -64,18 +72,22 @@ pub(super) fn database(case: &Case) -> Vec<Finding> {
         let free_bytes = about.f_bavail.saturating_mul(about.f_frsize);
         findings.push(judge_space(&folder, free_bytes));
     }
-    let schema = leasehold_sqlite::status(path, &database::options()).map_err(database::refusal);
+    let schema = block_on(Database::Sqlite(database.clone()).steps());
     let is_open = schema.is_ok();
-    findings.push(judge_schema(path, path.exists(), schema));
+    findings.push(if path.exists() {
+        judge_schema(database, schema)
+    } else {
+        missing(database)
+    });
     if is_open && let Ok(mode) = journal_mode(path) {
         findings.push(judge_journal(mode));
     }
     findings
 }
 
-const DATABASE: &str = "database";
+pub(super) const DATABASE: &str = "database";
 
-fn of_failure(check: &'static str, failure: &Failure) -> Finding {
+pub(super) fn of_failure(check: &'static str, failure: &Failure) -> Finding {
     let what = match failure.why() {
         Some(why) => format!("{}: {why}", failure.what()),
         None => failure.what().to_owned(),
@@ -163,18 +175,17 @@ fn judge_space(folder: &Path, free_bytes: u64) -> Finding {
     }
 }
 
-fn judge_schema(
-    path: &Path,
-    is_there: bool,
-    schema: Result<Vec<MigrationStatus>, Failure>,
-) -> Finding {
-    if !is_there {
-        return Finding::warning(
-            DATABASE,
-            format!("there is no database at {} yet", path.display()),
-            "`leasehold migrate` creates it, and so does the first `leasehold enqueue`",
-        );
-    }
+/// There is no queue yet.
+pub(super) fn missing(place: &dyn Display) -> Finding {
+    Finding::warning(
+        DATABASE,
+        format!("there is no queue at {place} yet"),
+        "`leasehold migrate` creates it, and so does the first `leasehold enqueue`",
+    )
+}
+
+/// Whether a schema is this build's.
+pub(super) fn judge_schema(place: &dyn Display, schema: Result<Vec<Step>, Failure>) -> Finding {
     let all = match schema {
         Ok(all) => all,
         Err(failure) => return of_failure(DATABASE, &failure),
@@ -182,12 +193,12 @@ fn judge_schema(
     let pending = all.iter().filter(|one| one.applied_at.is_none());
     let pending: Vec<String> = pending.map(|one| one.version.to_string()).collect();
     if pending.is_empty() {
-        let what = format!("{} opens, and has this build's schema", path.display());
+        let what = format!("{place} opens, and has this build's schema");
         return Finding::ok(DATABASE, what);
     }
     Finding::error(
         DATABASE,
-        format!("{} is behind this build's schema", path.display()),
+        format!("{place} is behind this build's schema"),
         &format!(
             "run `leasehold migrate`: it would apply {}",
             pending.join(", ")

@@ -8,21 +8,21 @@ use std::thread::JoinHandle;
 use futures_util::future::join_all;
 use leasehold::core::rules::RetryPolicy;
 use leasehold::{
-    Beat, Client, HealthPort, Idleness, Kind, KindSettings, Metrics, Program, QueueSource,
-    Redaction, Stopper, Stores, Subprocess, Worker, WorkerError, WorkerSettings,
+    Beat, HealthPort, Idleness, Kind, KindSettings, Metrics, Program, QueueSource, Redaction,
+    Stopper, Stores, Subprocess, Worker, WorkerError, WorkerSettings,
 };
 use leasehold_fence::protocol::RegisteredErrors;
 use leasehold_fence::{Environment, Fence};
 use tokio::sync::oneshot;
 
 use crate::config::{Config, KindConfig};
-use crate::database::Database;
+use crate::database::{Database, Queue};
 use crate::failure::Failure;
 use crate::screen::Screen;
 
 /// Workers about to run: checked, their port bound, nothing claimed yet.
 pub(super) struct Crew {
-    client: Client,
+    queue: Queue,
     workers: Vec<Member>,
     /// Of several workers; one alone has its own.
     port: Option<HealthPort>,
@@ -38,7 +38,7 @@ struct Member {
 impl Crew {
     /// Opens the queue, which is made if there is none, and prepares a worker for the lanes that share
     /// a capacity and one for each that has its own.
-    pub(super) fn of(config: &Config, fence: &Fence) -> Result<Self, Failure> {
+    pub(super) async fn of(config: &Config, fence: &Fence) -> Result<Self, Failure> {
         if config.kinds.is_empty() {
             return Err(Failure::usage("there is nothing to run")
                 .because("no kind of work has a command")
@@ -49,8 +49,8 @@ impl Crew {
         }
         let executor = Arc::new(executor(&config.kinds, fence)?);
         let database = Database::of(config)?;
-        let client = database.open_or_create()?;
-        let stores = client.stores().clone();
+        let queue = database.open_or_create().await?;
+        let stores = queue.stores().clone();
         let settings = config.workers();
         let port = shared_port(config, &settings)?;
         let workers: Result<Vec<Member>, Failure> = settings
@@ -66,7 +66,7 @@ impl Crew {
             lanes.join("; "),
         );
         Ok(Self {
-            client,
+            queue,
             workers,
             port,
             introduction,
@@ -86,9 +86,9 @@ impl Crew {
         }
     }
 
-    /// Of the queue that they work on.
-    pub(super) const fn client(&self) -> &Client {
-        &self.client
+    /// What they work on.
+    pub(super) const fn queue(&self) -> &Queue {
+        &self.queue
     }
 
     pub(super) fn ids(&self) -> Vec<String> {
@@ -131,6 +131,8 @@ impl Crew {
             ended
         });
         let ended = join_all(runs).await;
+        // Of what was handed back.
+        self.queue.told().await;
         ended.into_iter().try_fold(0, |abandoned, end| {
             end.map(|drained| abandoned + drained.abandoned)
         })

@@ -38,7 +38,9 @@ pub(crate) fn run(
     let (mut bench, mut config) = Bench::prepare(arguments, common, screen)?;
     fenced(async |fence, stops| {
         let mut whole = Summary::default();
-        let mut crew = Crew::of(&config, fence)?;
+        let Some(mut crew) = super::start(&config, fence, stops).await? else {
+            return whole.show(screen);
+        };
         loop {
             crew.introduce(screen);
             let mut next = None;
@@ -51,7 +53,7 @@ pub(crate) fn run(
             }
             bench.say(&format!("{} has changed; starting anew", bench.shown()));
             crew = tokio::select! {
-                started = bench.start(&mut config, |config| Crew::of(config, fence)) => started,
+                started = bench.start(&mut config, async |config| Crew::of(config, fence).await) => started,
                 () = stops.next() => return whole.show(screen),
             };
         }
@@ -137,11 +139,11 @@ impl<'a> Bench<'a> {
     async fn start<T>(
         &mut self,
         config: &mut Config,
-        start: impl Fn(&Config) -> Result<T, Failure>,
+        start: impl AsyncFn(&Config) -> Result<T, Failure>,
     ) -> T {
         let mut told = None;
         loop {
-            match start(config) {
+            match start(config).await {
                 Ok(started) => return started,
                 Err(failure) if told.as_ref() == Some(&failure) => {}
                 Err(failure) => {

@@ -244,11 +244,14 @@ fn show_has_an_object_for_programs_and_no_password_for_anyone() {
     assert_eq!(find("lanes.video.capacity")["value"], 2);
     assert_eq!(find("lanes.video.capacity")["place"], "leasehold.toml:9");
     let ended = place.run(&["config", "check", "--database", url]);
+    assert_eq!((ended.code, ended.talk.as_str()), (0, ""));
+    let url = "postgres://ann:secret@db/queue?sslmood=require";
+    let ended = place.run(&["config", "check", "--database", url]);
     assert_eq!(ended.code, 2);
     assert!(
         ended
             .talk
-            .contains("--database: this build has no Postgres yet")
+            .contains("--database: the database's URL cannot be read")
     );
     assert!(!ended.talk.contains("secret"), "{}", ended.talk);
 }

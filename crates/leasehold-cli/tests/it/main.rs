@@ -1,5 +1,8 @@
 //! The command as a person or a script uses it: arguments in, streams and an exit code out.
 
+#[cfg(test)]
+#[path = "../../../leasehold-postgres/tests/it/cluster.rs"]
+mod cluster;
 mod config;
 #[cfg(test)]
 mod container;
@@ -19,11 +22,16 @@ mod help;
 mod items;
 mod migrate;
 #[cfg(test)]
+mod postgres;
+#[cfg(test)]
 mod process;
 mod readme;
 #[cfg(test)]
 mod run;
 #[cfg(test)]
 mod scarce;
+#[cfg(test)]
+#[path = "../../../leasehold-postgres/tests/it/server.rs"]
+mod server;
 #[cfg(test)]
 mod until_empty;

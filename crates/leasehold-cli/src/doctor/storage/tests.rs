@@ -2,22 +2,19 @@
 
 use std::path::Path;
 
-use leasehold_sqlite::MigrationStatus;
-
 use super::super::finding::Level;
 use super::{
-    Journal, judge_file_system, judge_journal, judge_schema, judge_space, judge_temporary,
+    Journal, judge_file_system, judge_journal, judge_schema, judge_space, judge_temporary, missing,
     read_journal,
 };
+use crate::database::Step;
 use crate::failure::Failure;
 
-fn migration(version: u32, is_applied: bool) -> MigrationStatus {
-    MigrationStatus {
+fn step(version: u32, is_applied: bool) -> Step {
+    Step {
         version,
         name: "x".to_owned(),
         applied_at: is_applied.then_some(jiff::Timestamp::UNIX_EPOCH),
-        took: None,
-        sql: "",
     }
 }
 
@@ -56,17 +53,16 @@ fn a_full_disk_is_an_error_before_it_is_full() {
 
 #[test]
 fn a_schema_is_missing_behind_current_or_none_of_ours() {
-    let judged = |is_there, schema| judge_schema(Path::new("q.db"), is_there, schema);
-    let missing = judged(false, Err(Failure::cannot_open("there is no database")));
-    assert_eq!(missing.level, Level::Warning);
-    let current = judged(true, Ok(vec![migration(1, true), migration(2, true)]));
+    let judged = |schema| judge_schema(&"q.db", schema);
+    assert_eq!(missing(&"q.db").level, Level::Warning);
+    let current = judged(Ok(vec![step(1, true), step(2, true)]));
     assert_eq!(current.level, Level::Ok);
-    let behind = judged(true, Ok(vec![migration(1, true), migration(2, false)]));
+    let behind = judged(Ok(vec![step(1, true), step(2, false)]));
     assert_eq!(behind.level, Level::Error);
     let told = serde_json::to_string(&behind).unwrap();
     assert!(told.contains("it would apply 2\""), "{told}");
     let foreign = Failure::cannot_open("it cannot be used").remedy("give another");
-    assert_eq!(judged(true, Err(foreign)).level, Level::Error);
+    assert_eq!(judged(Err(foreign)).level, Level::Error);
 }
 
 #[test]
