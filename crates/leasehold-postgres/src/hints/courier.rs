@@ -46,7 +46,7 @@ const PROBE_EVERY: Duration = Duration::from_secs(10);
 /// The first pause before connecting again: a restart takes about as long.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The longest pause: about as long as workers poll, so that a server that is back is soon listened to.
+/// The longest pause: next to nothing to ask for, and a server that is back is soon listened to.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// More lanes than any installation has; what is beyond them while the database is away is not told.
