@@ -1,7 +1,12 @@
 //! What Postgres could not do, in the words of the store promises.
 
+use std::io::ErrorKind;
+
 use leasehold_core::StoreError;
 use tokio_postgres::error::SqlState;
+
+#[cfg(test)]
+mod tests;
 
 /// Why a store could not be connected. None of it repeats the address, which may hold a password.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -82,19 +87,24 @@ impl From<tokio_postgres::Error> for Fault {
     fn from(error: tokio_postgres::Error) -> Self {
         let Some(refusal) = error.as_db_error() else {
             let text = error.to_string();
-            // A connection that broke, or a value that does not fit its column: the one passes.
-            return Self(
-                if error.is_closed() || std::error::Error::source(&error).is_some() {
-                    StoreError::Unavailable(text)
-                } else {
-                    StoreError::Failed(text)
-                },
-            );
+            return Self(if is_broken(&error) {
+                StoreError::Unavailable(text)
+            } else {
+                StoreError::Failed(text)
+            });
         };
         // Without the detail, which repeats the row's values.
         let text = refusal.message().to_owned();
         Self(judged(refusal.code(), text))
     }
+}
+
+/// Whether the connection is gone, rather than this program having asked for what cannot be sent or read.
+fn is_broken(error: &tokio_postgres::Error) -> bool {
+    let source = std::error::Error::source(error);
+    let broken = source.and_then(|source| source.downcast_ref::<std::io::Error>());
+    // That kind is what a message gets that cannot be written or understood.
+    error.is_closed() || broken.is_some_and(|broken| broken.kind() != ErrorKind::InvalidInput)
 }
 
 fn judged(code: &SqlState, text: String) -> StoreError {

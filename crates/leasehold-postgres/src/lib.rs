@@ -23,6 +23,7 @@ mod error;
 mod events;
 mod examine;
 mod hints;
+mod home;
 mod liveness;
 mod markers;
 mod migrations;

@@ -6,13 +6,16 @@ use std::str::FromStr as _;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Timeouts};
-use leasehold_core::{Lane, Stores};
+use deadpool_postgres::{
+    Hook, HookError, Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Timeouts,
+};
+use leasehold_core::{Lane, StoreError, Stores};
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Config, NoTls, Row};
+use tokio_postgres::{Config, Row};
 
 use crate::error::{Answer, ConnectError, Fault};
 use crate::hints::{Board, Courier, Route, Subscription};
+use crate::home::Home;
 use crate::migrations;
 use crate::options::Options;
 
@@ -25,6 +28,8 @@ pub struct PostgresStore {
     hints: Arc<Board>,
     courier: Courier,
     patience: Duration,
+    /// Dropped last: what is above lives there.
+    _home: Home,
 }
 
 impl fmt::Debug for PostgresStore {
@@ -37,14 +42,18 @@ impl fmt::Debug for PostgresStore {
 }
 
 /// Connects to the database, and migrates its schema as the options say. Hints to and from other processes
-/// are carried by a task on the runtime this is called on; without it, work of other processes is found by
-/// polling.
+/// are carried by a thread of the store's own, as the connections are.
 ///
 /// # Errors
 /// [`ConnectError`] says what is wrong and what to do; never with the address, which may hold a password.
 pub async fn connect(address: &str, options: Options) -> Result<Arc<PostgresStore>, ConnectError> {
     let schema = Schema::parse(&options.schema)?;
-    let pool = pool(address, &options)?;
+    let home = Home::open().map_err(|error| {
+        ConnectError::Unusable(StoreError::Unavailable(format!(
+            "no thread can be started for its connections: {error}"
+        )))
+    })?;
+    let pool = pool(address, &options, &home)?;
     let mut client = pool
         .get()
         .await
@@ -61,9 +70,10 @@ pub async fn connect(address: &str, options: Options) -> Result<Arc<PostgresStor
         pool,
         schema,
         texts: RwLock::default(),
-        courier: Courier::start(route, Arc::clone(&hints)),
+        courier: Courier::start(route, Arc::clone(&hints), &home),
         hints,
         patience: options.patience,
+        _home: home,
     }))
 }
 
@@ -80,11 +90,11 @@ pub(crate) fn config(address: &str) -> Result<Config, ConnectError> {
     Ok(config)
 }
 
-fn pool(address: &str, options: &Options) -> Result<Pool, ConnectError> {
+fn pool(address: &str, options: &Options, home: &Home) -> Result<Pool, ConnectError> {
     let manager = ManagerConfig {
         recycling_method: RecyclingMethod::Fast,
     };
-    let manager = Manager::from_config(config(address)?, NoTls, manager);
+    let manager = Manager::from_connect(config(address)?, home.connector(), manager);
     Pool::builder(manager)
         .max_size(options.connections)
         .runtime(Runtime::Tokio1)
@@ -93,8 +103,24 @@ fn pool(address: &str, options: &Options) -> Result<Pool, ConnectError> {
             create: Some(options.patience),
             recycle: Some(options.patience),
         })
+        .post_create(prepare_session(options.patience))
         .build()
         .map_err(|error| ConnectError::Address(error.to_string()))
+}
+
+/// Compiling a statement takes the server longer than running any of this store's, and it chooses to by
+/// estimates that are far too high where statistics are old. Told by a statement: a pooler in between need
+/// not pass on what a connection asks for at its start.
+fn prepare_session(patience: Duration) -> Hook {
+    Hook::async_fn(move |client, _| {
+        Box::pin(async move {
+            // The pool bounds how long connecting takes, but not this.
+            tokio::time::timeout(patience, client.batch_execute("set jit = off"))
+                .await
+                .map_err(|_| HookError::message("a new connection does not answer"))?
+                .map_err(HookError::Backend)
+        })
+    })
 }
 
 /// The name of a schema, which needs no quotes.

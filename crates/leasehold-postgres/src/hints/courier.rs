@@ -36,6 +36,7 @@ use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Notification};
 
 use super::Board;
 use crate::error::{Answer, Fault};
+use crate::home::Home;
 use crate::options::{Options, Wakeup};
 use crate::store::Schema;
 
@@ -101,15 +102,15 @@ pub(crate) struct Courier {
 }
 
 impl Courier {
-    /// Starts one, on the runtime of the caller.
-    pub(crate) fn start(route: Route, board: Arc<Board>) -> Self {
+    /// Starts one, where the connections live.
+    pub(crate) fn start(route: Route, board: Arc<Board>, home: &Home) -> Self {
         let orders = Arc::new(Orders::default());
         let journey = Journey {
             route,
             board,
             orders: Arc::clone(&orders),
         };
-        tokio::spawn(journey.run());
+        home.run(journey.run());
         Self { orders }
     }
 
