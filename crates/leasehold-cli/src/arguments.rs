@@ -202,7 +202,9 @@ impl Command {
             Self::Demo(_) | Self::DemoWorker(_) | Self::DemoCrashWorker(_) => {
                 Some("the demo makes a database of its own, in a temporary folder")
             }
-            Self::Bench(_) => Some("the bench measures on databases of its own, made under --dir"),
+            Self::Bench(_) => Some(
+                "the bench measures on databases of its own, made under --dir or on the server of --postgres",
+            ),
             Self::Health(_) => Some("a worker is asked over HTTP, and no database is opened"),
             Self::Completions(_) => Some("a script is printed, and no database is opened"),
             Self::Enqueue(_)

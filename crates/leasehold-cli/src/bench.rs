@@ -1,34 +1,39 @@
 //! `leasehold bench`: how fast this build is on this machine, in figures that can be repeated.
 //!
-//! Every profile runs on a fresh SQLite file and says under which durability it ran. Nothing is
-//! switched off: tokens, leases, idempotency keys, attempts, retention, liveness, sweep.
+//! Every profile runs on a fresh store, a SQLite file or a schema on a Postgres server, and says under which
+//! durability it ran. Nothing is switched off: tokens, leases, idempotency keys, attempts, retention,
+//! liveness, sweep.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use leasehold::{
-    Client, InProcess, Metrics, NewItem, QueueSource, Run, Stopper, Stores, SystemClock, Work,
-    Worker, WorkerSettings,
+    Client, InProcess, Metrics, NewItem, QueueSource, Run, Stopper, Stores, Work, Worker,
+    WorkerSettings,
 };
-use leasehold_sqlite::{Durability, Options, SqliteStore};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use crate::failure::{Answer, Failure};
 use crate::runtime;
-use crate::screen::{Field, SCHEMA, Screen};
+use crate::screen::{SCHEMA, Screen};
+use crate::stops::Stops;
 
 mod machine;
+mod place;
+mod report;
 
 use machine::{Cpu, Stopwatch, resident_mib};
+use place::Place;
+use report::{Drain, Idle, Latency, Report};
 
 /// Measure this build on this machine: enqueue, drain, pickup, idling.
 ///
-/// Each profile runs on a fresh SQLite file of its own, with everything on, and is deleted again.
-/// Compare ratios of one run, not figures of two.
+/// Each profile runs on a fresh SQLite file of its own, or on a fresh schema of a Postgres server, with
+/// everything on, and is deleted again. Compare ratios of one run, not figures of two.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// What to measure; all of it unless said.
@@ -50,6 +55,12 @@ pub(crate) struct Arguments {
     /// How many single items the latency and single-enqueue profiles send.
     #[arg(long, default_value_t = 500, value_parser = at_least_one())]
     singles: u64,
+
+    /// Measure on that Postgres server, in schemas `leasehold_bench_…` that are dropped again. Its user must
+    /// be allowed to create schemas. What survives a power cut is up to the server, and told; CPU and
+    /// memory are those of this process, without the server's.
+    #[arg(long, value_name = "URL", conflicts_with_all = ["durability", "dir"])]
+    postgres: Option<String>,
 
     /// What survives a power cut: `full` (everything answered) or `normal` (all but the last moments).
     #[arg(long, value_enum, default_value_t = DurabilityName::Full)]
@@ -87,59 +98,6 @@ enum DurabilityName {
     Normal,
 }
 
-/// What was measured. Fields that a profile did not measure are absent.
-#[derive(Debug, Default, Serialize)]
-struct Report {
-    schema: u32,
-    version: &'static str,
-    store: &'static str,
-    durability: &'static str,
-    items: u64,
-    capacity: u32,
-    cores: usize,
-    /// Median time of a small write and its sync in the same folder, milliseconds.
-    sync_ms: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    enqueue_bulk_per_second: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    enqueue_single_per_second: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    enqueue_single_16_callers_per_second: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    drain: Option<Drain>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pickup_milliseconds: Option<Latency>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    idle: Option<Idle>,
-}
-
-#[derive(Debug, Serialize)]
-struct Drain {
-    per_second: f64,
-    cpu_seconds_per_10_000: f64,
-    items_per_settle: f64,
-    /// Resident memory before the worker starts, and its peak while it drains, MiB.
-    resident_before_mib: f64,
-    resident_peak_mib: f64,
-}
-
-/// In milliseconds.
-#[derive(Debug, Serialize)]
-struct Latency {
-    median: f64,
-    percentile_99: f64,
-    /// A small write and its sync in the same folder, timed between the pickups.
-    sync_median: f64,
-    /// The median above what two such syncs take: the part that is ours.
-    median_above_two_syncs: f64,
-}
-
-#[derive(Debug, Serialize)]
-struct Idle {
-    seconds: f64,
-    percent_of_a_core: f64,
-}
-
 #[derive(Serialize, Deserialize)]
 struct Noop {
     id: u64,
@@ -155,11 +113,11 @@ const IDLE_FOR: Duration = Duration::from_secs(5);
 const DRAIN_PATIENCE: Duration = Duration::from_mins(10);
 
 pub(crate) fn run(arguments: &Arguments, screen: &Screen) -> Result<Answer, Failure> {
-    let report = runtime::of_all_cores()?.block_on(measure(arguments, screen))?;
+    let report = runtime::of_all_cores()?.block_on(measure_and_clear(arguments, screen))?;
     if screen.is_json() {
         screen.object(&report)?;
     } else {
-        screen.table(&["what", "measured"], &rows(&report))?;
+        screen.table(&["what", "measured"], &report::rows(&report))?;
     }
     Ok(Answer::Yes)
 }
@@ -168,37 +126,39 @@ fn broke(error: impl std::fmt::Display) -> Failure {
     Failure::failed("the bench did not come to its end").because(error)
 }
 
-async fn measure(args: &Arguments, screen: &Screen) -> Result<Report, Failure> {
-    let mut making = tempfile::Builder::new();
-    making.prefix("leasehold-bench-");
-    let folder = match &args.dir {
-        Some(dir) => making.tempdir_in(dir),
-        None => making.tempdir(),
+/// Leaves nothing behind, however it ends: a file in a folder for temporary files is found some day, a
+/// schema on somebody's server is not.
+async fn measure_and_clear(args: &Arguments, screen: &Screen) -> Result<Report, Failure> {
+    let mut stops = Stops::listen()?;
+    let mut place = Place::make(args).await?;
+    let measured = tokio::select! {
+        measured = measure(args, &mut place, screen) => measured,
+        () = stops.next() => Err(Failure::interrupted()),
     };
-    let folder = folder.map_err(|error| {
-        Failure::usage("the folder for the bench's files cannot be made")
-            .because(error)
-            .remedy("name another with --dir")
-    })?;
+    let cleared = place.clear().await;
+    let report = measured?;
+    cleared?;
+    Ok(report)
+}
+
+async fn measure(args: &Arguments, place: &mut Place, screen: &Screen) -> Result<Report, Failure> {
     let wants = |profile| args.profile.is_empty() || args.profile.contains(&profile);
     let mut report = Report {
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION"),
-        store: "sqlite",
-        durability: match args.durability {
-            DurabilityName::Full => "full",
-            DurabilityName::Normal => "normal",
-        },
+        store: place.store(),
+        server_version: place.server_version(),
+        durability: place.durability(),
         items: args.items,
         capacity: args.capacity,
         cores: std::thread::available_parallelism().map_or(1, usize::from),
         ..Report::default()
     };
     screen.talk("timing a sync");
-    report.sync_ms = median(machine::sync_times(folder.path(), 100).map_err(broke)?);
+    report.sync_ms = median(place.sync_times(100).await?);
     if wants(Profile::EnqueueBulk) || wants(Profile::Drain) {
         screen.talk("enqueueing in bulk");
-        let bench = Bench::open(folder.path(), "bulk", args)?;
+        let bench = Bench::on(place.open("bulk").await?)?;
         let rate = bench.enqueue_bulk(args).await?;
         report.enqueue_bulk_per_second = Some(rate);
         if wants(Profile::Drain) {
@@ -208,19 +168,19 @@ async fn measure(args: &Arguments, screen: &Screen) -> Result<Report, Failure> {
     }
     if wants(Profile::EnqueueSingle) {
         screen.talk("enqueueing one at a time");
-        let bench = Bench::open(folder.path(), "single", args)?;
+        let bench = Bench::on(place.open("single").await?)?;
         report.enqueue_single_per_second = Some(bench.enqueue_single(args.singles, 1).await?);
         let many = bench.enqueue_single(args.singles * 16, 16).await?;
         report.enqueue_single_16_callers_per_second = Some(many);
     }
     if wants(Profile::Latency) {
         screen.talk("picking up one at a time");
-        let bench = Bench::open(folder.path(), "latency", args)?;
-        report.pickup_milliseconds = Some(bench.latency(args, folder.path()).await?);
+        let bench = Bench::on(place.open("latency").await?)?;
+        report.pickup_milliseconds = Some(bench.latency(args, place).await?);
     }
     if wants(Profile::Idle) {
         screen.talk("idling");
-        let bench = Bench::open(folder.path(), "idle", args)?;
+        let bench = Bench::on(place.open("idle").await?)?;
         report.idle = Some(bench.idle().await?);
     }
     Ok(report)
@@ -229,25 +189,12 @@ async fn measure(args: &Arguments, screen: &Screen) -> Result<Report, Failure> {
 struct Bench {
     stores: Stores,
     client: Client,
-    _store: Arc<SqliteStore>,
 }
 
 impl Bench {
-    fn open(folder: &Path, name: &str, args: &Arguments) -> Result<Self, Failure> {
-        let durability = match args.durability {
-            DurabilityName::Full => Durability::Full,
-            DurabilityName::Normal => Durability::Normal,
-        };
-        let options = Options::new(Arc::new(SystemClock)).with_durability(durability);
-        let store =
-            leasehold_sqlite::open(folder.join(format!("{name}.db")), options).map_err(broke)?;
-        let stores = store.stores();
+    fn on(stores: Stores) -> Result<Self, Failure> {
         let client = Client::single_tenant(stores.clone())?;
-        Ok(Self {
-            stores,
-            client,
-            _store: store,
-        })
+        Ok(Self { stores, client })
     }
 
     async fn enqueue_bulk(&self, args: &Arguments) -> Result<f64, Failure> {
@@ -322,7 +269,7 @@ impl Bench {
         })
     }
 
-    async fn latency(&self, args: &Arguments, folder: &Path) -> Result<Latency, Failure> {
+    async fn latency(&self, args: &Arguments, place: &Place) -> Result<Latency, Failure> {
         let started = Arc::new((AtomicU64::new(0), Notify::new()));
         let seen = started.clone();
         let clock = Stopwatch::start();
@@ -342,7 +289,7 @@ impl Bench {
         let mut syncs = Vec::new();
         for id in 0..args.singles {
             // Disks change their pace by the second, so each pickup has its sync beside it.
-            syncs.extend(machine::sync_times(folder, 1).map_err(broke)?);
+            syncs.extend(place.sync_times(1).await?);
             let sent = clock.nanoseconds();
             self.client.enqueue(&Noop { id }).await?;
             started.1.notified().await;
@@ -416,66 +363,4 @@ fn percentile(sorted: &[f64], share: f64) -> f64 {
     )]
     let at = (last * share).round() as usize;
     sorted.get(at).copied().unwrap_or_default()
-}
-
-/// The report for people.
-fn rows(report: &Report) -> Vec<Vec<Field>> {
-    let mut rows = Vec::new();
-    let mut row = |name: &str, value: String| rows.push(vec![name.into(), value.into()]);
-    row(
-        "store",
-        format!("{}, synchronous={}", report.store, report.durability),
-    );
-    row("cores", report.cores.to_string());
-    row("one sync", format!("{:.2} ms", report.sync_ms));
-    let rate = |value: f64| format!("{value:.0} items/s");
-    if let Some(value) = report.enqueue_bulk_per_second {
-        row("enqueue, in bulk", rate(value));
-    }
-    if let Some(value) = report.enqueue_single_per_second {
-        row("enqueue, one caller", rate(value));
-    }
-    if let Some(value) = report.enqueue_single_16_callers_per_second {
-        row("enqueue, 16 callers", rate(value));
-    }
-    if let Some(drain) = &report.drain {
-        row(
-            "drain",
-            format!("{} at capacity {}", rate(drain.per_second), report.capacity),
-        );
-        row(
-            "  CPU per 10,000",
-            format!("{:.2} s", drain.cpu_seconds_per_10_000),
-        );
-        row(
-            "  items per settle",
-            format!("{:.0}", drain.items_per_settle),
-        );
-        let (before, peak) = (drain.resident_before_mib, drain.resident_peak_mib);
-        row(
-            "  resident memory",
-            format!("{before:.0} MiB before, {peak:.0} MiB at most"),
-        );
-    }
-    if let Some(latency) = &report.pickup_milliseconds {
-        row(
-            "pickup, idle queue",
-            format!(
-                "median {:.2} ms, p99 {:.2} ms",
-                latency.median, latency.percentile_99
-            ),
-        );
-        let above = latency.median_above_two_syncs;
-        row(
-            "  above two syncs",
-            format!("{above:.2} ms, at {:.2} ms a sync", latency.sync_median),
-        );
-    }
-    if let Some(idle) = &report.idle {
-        row(
-            "idle worker",
-            format!("{:.2} % of a core", idle.percent_of_a_core),
-        );
-    }
-    rows
 }
