@@ -56,12 +56,13 @@ pub(super) const LIST_QUEUED: &str = list_sql!(
      where ($3::text is null or lane = $3) and ($4::text is null or kind = $4) "
 );
 
-/// Of all claims, which are few.
+/// Of all claims, which are few. What an item says is asked for as a value: of an `exists` the server may
+/// make a table of all items.
 pub(super) const LIST_CLAIMED: &str = list_sql!(
     "select id from {schema}.claims
      where ($3::text is null or lane = $3)
-       and ($4::text is null or exists (
-           select from {schema}.items where items.id = claims.id and kind = $4)) "
+       and ($4::text is null or $4 = (
+           select kind from {schema}.items where items.id = claims.id)) "
 );
 
 /// Passes over what is not done: less than what is, but for a queue that cannot keep up.
@@ -76,9 +77,9 @@ pub(super) const LIST_DONE: &str = list_sql!(
 pub(super) const LIST_FAILED: &str = list_sql!(
     "select id from {schema}.ends
      where not is_done
-       and (($3::text is null and $4::text is null) or exists (
-           select from {schema}.items
-           where items.id = ends.id and ($3 is null or lane = $3) and ($4 is null or kind = $4))) "
+       and (($3::text is null and $4::text is null) or (
+           select ($3 is null or lane = $3) and ($4 is null or kind = $4)
+           from {schema}.items where items.id = ends.id)) "
 );
 
 pub(super) async fn now(store: &PostgresStore) -> Answer<Timestamp> {
