@@ -7,15 +7,23 @@ mod cluster;
 #[cfg(test)]
 mod enqueue;
 #[cfg(test)]
+mod faults;
+#[cfg(test)]
 mod harness;
 #[cfg(test)]
 mod hints;
 #[cfg(test)]
 mod maintenance;
 #[cfg(test)]
+mod misled;
+#[cfg(test)]
+mod plans;
+#[cfg(test)]
 mod proxy;
 #[cfg(test)]
 mod server;
+#[cfg(test)]
+mod worker;
 
 mod contract {
     //! Every promise of the stores.
