@@ -9,6 +9,7 @@ use std::time::Duration;
 use deadpool_postgres::{
     Hook, HookError, Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Timeouts,
 };
+use leasehold_core::store::StoreResult;
 use leasehold_core::{Lane, StoreError, Stores};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Config, Row};
@@ -171,6 +172,18 @@ impl PostgresStore {
     /// A connection of the pool's.
     pub(crate) async fn client(&self) -> Answer<Object> {
         Ok(self.pool.get().await?)
+    }
+
+    /// A call's answer for its caller. What makes the database unavailable to one connection may be of
+    /// that connection alone, such as one to a server that has become a standby: those that nobody uses
+    /// are given up, so that whoever asks again is connected anew.
+    pub(crate) fn answered<T>(&self, answer: Answer<T>) -> StoreResult<T> {
+        answer.map_err(|Fault(error)| {
+            if matches!(error, StoreError::Unavailable(_)) {
+                self.pool.retain(|_, _| false);
+            }
+            error
+        })
     }
 
     /// The statement, with `{schema}` replaced by the schema's name.

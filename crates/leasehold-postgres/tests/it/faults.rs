@@ -258,13 +258,14 @@ async fn a_server_that_takes_no_writes_is_an_outage_until_it_takes_them_again() 
     let store = &database.store;
     store.enqueue(ORG, vec![numbered(1)]).await.unwrap();
     let done = claim(store, 1).await;
-    database.take_writes(false).await;
+    database.take_no_writes().await;
     refused(async || store.enqueue(ORG, vec![item()]).await.map(drop)).await;
     refused(async || store.claim(&request_of(1)).await.map(drop)).await;
     refused(async || store.settle(&done).await.map(drop)).await;
     let held = store.get(ORG, id(1)).await.unwrap();
     assert!(held.is_some(), "what is there can be read");
-    database.take_writes(true).await;
+    // Sessions from before still refuse to write: a store that kept them would go on being refused.
+    database.new_sessions_write(true).await;
     let settled = asked_again(&mut 0, || store.settle(&done)).await;
     assert_eq!(settled, [Settled::Settled(Ended::Done)]);
     database.remove().await;
@@ -310,15 +311,24 @@ impl OwnDatabase {
         })
     }
 
-    /// Lets its sessions write, or no longer, and ends those that were there.
-    async fn take_writes(&self, takes: bool) {
-        let text = format!(
-            "alter database {name} set default_transaction_read_only = {};
-             select pg_terminate_backend(pid) from pg_stat_activity where datname = '{name}'",
-            !takes,
-            name = self.name,
-        );
-        self.run(&text).await;
+    /// Lets no session write any more: not those to come, and those that were there are ended.
+    async fn take_no_writes(&self) {
+        self.new_sessions_write(false).await;
+        let name = &self.name;
+        self.run(&format!(
+            "select pg_terminate_backend(pid) from pg_stat_activity where datname = '{name}'"
+        ))
+        .await;
+    }
+
+    /// Lets the sessions to come write, or not.
+    async fn new_sessions_write(&self, write: bool) {
+        let name = &self.name;
+        self.run(&format!(
+            "alter database {name} set default_transaction_read_only = {}",
+            !write
+        ))
+        .await;
     }
 
     async fn remove(self) {
