@@ -298,3 +298,6 @@ impl Named {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -108,6 +108,12 @@ impl OneSchema {
     /// What the server has counted so far of whatever has a name: a table, how often it was read through
     /// and how many rows of it that read; an index, how often it was used and how many rows that read.
     async fn counted(&self) -> BTreeMap<String, (i64, i64)> {
+        // What this session did itself is counted with it, or it would be taken for somebody else's later.
+        // Servers before 15 count at once.
+        let _ = self
+            .outsider
+            .batch_execute("select pg_stat_force_next_flush()")
+            .await;
         let text = "
             select relname::text, coalesce(seq_scan, 0), coalesce(seq_tup_read, 0)
             from pg_stat_user_tables where schemaname = $1

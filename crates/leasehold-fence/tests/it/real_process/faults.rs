@@ -7,7 +7,7 @@ use std::time::Duration;
 use leasehold_fence::{Command, Deadline, Ending};
 use rustix::process::{Pid, Signal, getpid, setpgid};
 
-use crate::processes::{Process, children_of, descendants_of, now, until, within};
+use crate::processes::{Process, descendants_of, now, until};
 use crate::yard::{Outside, PROGRAM, fence, path, run, shell};
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -195,31 +195,6 @@ async fn a_warden_that_is_killed_while_it_waits_is_made_up_for() {
         );
         assert!(is_clear, "{ending}");
     }
-    fence.close();
-}
-
-/// The spawner dies with runs in its ear that no warden knows of: they are told, not forgotten.
-#[tokio::test]
-async fn a_run_that_is_lost_on_its_way_ends() {
-    let fence = fence();
-    let me = getpid().as_raw_nonzero().get();
-    let spawner = until(SOON, "the spawner is there", || {
-        children_of(me)
-            .into_iter()
-            .rfind(|one| one.name == "fence-spawner")
-    });
-    spawner.signal(Signal::STOP);
-    let lost = fence.run(shell("exit 0"), None).unwrap();
-    spawner.signal(Signal::KILL);
-    let finished = tokio::time::timeout(SOON, lost.finish(|_| ())).await;
-    let ending = finished.unwrap().ending;
-    assert!(matches!(ending, Ending::SpawnFailed(_)), "{ending}");
-    // Another spawner takes its place.
-    let next = within(Duration::from_secs(5), || {
-        (!spawner.is_there()).then(|| fence.run(shell("exit 2"), None).unwrap())
-    });
-    let ending = next.unwrap().finish(|_| ()).await.ending;
-    assert_eq!(ending, Ending::Exited { code: 2 });
     fence.close();
 }
 

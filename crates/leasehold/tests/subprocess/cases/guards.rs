@@ -13,10 +13,6 @@ pub(super) fn cases() -> Vec<Trial> {
     vec![
         case("guards::a_killed_spawner_takes_nothing_along", spawner),
         case("guards::a_killed_warden_leaves_nobody", warden),
-        case(
-            "guards::a_run_lost_with_its_spawner_is_not_held_for_ever",
-            handed_to_nobody,
-        ),
         case("guards::a_run_that_may_live_is_not_handed_back", both),
     ]
 }
@@ -95,25 +91,6 @@ async fn warden() {
     play.over().await;
 }
 
-/// A run that was handed to a spawner which died with it in its hands was never begun, and must not be
-/// waited for.
-async fn handed_to_nobody() {
-    let play = Play::with(commands(), |cast| cast.role.lease_ms = 1_000);
-    play.run("QUICK", "{}").await;
-    let spawner = the_spawner(&play);
-    kill_process(spawner, Signal::STOP).unwrap();
-    let id = play.enqueue("QUICK", "{}").await;
-    within(LIMIT, "a claim", async || {
-        (play.yard.item(id).await.claim_seq == 1).then_some(())
-    })
-    .await;
-    pass(millis(200)).await; // real time: the run is in the spawner's socket
-    kill_process(spawner, Signal::KILL).unwrap();
-    let item = play.finished(id).await;
-    assert_eq!(item.status, Status::Done, "{item:?}");
-    play.over().await;
-}
-
 /// Nobody knows then whether its tree is gone: the command itself is, what it started is not. The item
 /// is not handed back for it, not even by a worker that goes, and is left to expire.
 async fn both() {
@@ -123,10 +100,9 @@ async fn both() {
     tree.grown().await;
     let (spawner, warden) = (the_spawner(&play), the_warden(&play, &tree));
     let grown = tree.living().len();
-    // Stopped, so that it cannot end what the warden leaves.
-    kill_process(spawner, Signal::STOP).unwrap();
-    kill_process(warden, Signal::KILL).unwrap();
+    // First the one that would end what the other leaves.
     kill_process(spawner, Signal::KILL).unwrap();
+    kill_process(warden, Signal::KILL).unwrap();
     within(LIMIT, "the command is gone", async || {
         (tree.living().len() < grown).then_some(())
     })
