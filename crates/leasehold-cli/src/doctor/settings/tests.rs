@@ -8,26 +8,26 @@ use leasehold::Kind;
 use super::super::finding::Level;
 use super::{Found, is_given, judge_file, judge_program, locate};
 
-/// `/b/tool` may be executed, `/a/tool` may not, and nothing else is there but `/work/run.sh`.
+/// `/b/tool` may be executed, `/a/tool` may not, and nothing else is there but `/srv/run.sh`.
 fn disk(path: &Path) -> Found {
     match path.to_str() {
-        Some("/b/tool" | "/work/run.sh" | "/work/./run.sh" | "/work/bin/own") => Found::Program,
+        Some("/b/tool" | "/srv/run.sh" | "/srv/./run.sh" | "/srv/bin/own") => Found::Program,
         Some("/a/tool") => Found::NotExecutable,
         _ => Found::Nothing,
     }
 }
 
 fn found(program: &str, path: Option<&str>) -> (Found, PathBuf) {
-    locate(program, path.map(OsStr::new), Path::new("/work"), disk)
+    locate(program, path.map(OsStr::new), Path::new("/srv"), disk)
 }
 
 #[test]
 fn a_program_is_found_as_the_system_finds_it() {
     let program = |place: &str| (Found::Program, PathBuf::from(place));
     assert_eq!(found("tool", Some("/none:/a:/b")), program("/b/tool"));
-    assert_eq!(found("./run.sh", None), program("/work/./run.sh"));
-    assert_eq!(found("run.sh", Some("/a:")), program("/work/run.sh"));
-    assert_eq!(found("own", Some("bin")), program("/work/bin/own"));
+    assert_eq!(found("./run.sh", None), program("/srv/./run.sh"));
+    assert_eq!(found("run.sh", Some("/a:")), program("/srv/run.sh"));
+    assert_eq!(found("own", Some("bin")), program("/srv/bin/own"));
     assert_eq!(found("/b/tool", Some("/a")), program("/b/tool"));
     assert_eq!(
         found("tool", Some("/a:/c")),
