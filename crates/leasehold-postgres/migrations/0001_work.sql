@@ -108,11 +108,6 @@ create table paused_lanes (
     since  timestamptz not null
 );
 
--- The store's now: what due, lease and purge go by. A function, so that a test can move it.
-create function clock() returns timestamptz
-    language sql stable parallel safe
-    as 'select pg_catalog.now()';
-
 -- For people, and for every read that shows an item.
 create view work_items as
 select

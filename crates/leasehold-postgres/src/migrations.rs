@@ -1,14 +1,18 @@
 //! Bringing a schema to this build's version: forward only, one step at a time, by one at a time.
 //!
-//! Each step is a file, applied in a transaction of its own together with its line in the table
+//! A database has the steps of the roles that it serves; each serves all unless told otherwise. Each step
+//! is a file, applied in a transaction of its own together with its line in the table
 //! `migrations`. A session lock keeps two that migrate at once apart. A step that was applied is never
 //! changed: its digest is compared, so that a schema that somebody else made is refused.
+
+use std::collections::BTreeSet;
 
 use sha2::{Digest as _, Sha256};
 use tokio_postgres::Client;
 
 use crate::error::{ConnectError, Fault};
 use crate::options::Options;
+use crate::roles::Role;
 use crate::store::{self, Schema};
 
 mod steps;
@@ -17,14 +21,17 @@ pub use steps::{MigrationStep, steps};
 
 struct Step {
     version: i32,
+    /// Whose tables it makes: a database without them does without it.
+    role: Role,
     name: &'static str,
     text: &'static str,
 }
 
 macro_rules! steps {
-    ($($version:literal $name:literal;)*) => {
+    ($($version:literal $role:ident $name:literal;)*) => {
         &[$(Step {
             version: $version,
+            role: Role::$role,
             name: $name,
             text: include_str!(concat!("../migrations/", $name, ".sql")),
         }),*]
@@ -32,34 +39,39 @@ macro_rules! steps {
 }
 
 const STEPS: &[Step] = steps! {
-    1 "0001_work";
-    2 "0002_tenancy";
-    3 "0003_events";
-    4 "0004_outbox";
-    5 "0005_markers";
-    6 "0006_schedules";
-    7 "0007_liveness";
+    1 Queue "0001_work";
+    2 Core "0002_tenancy";
+    3 Activity "0003_events";
+    4 Core "0004_outbox";
+    5 Core "0005_markers";
+    6 Queue "0006_schedules";
+    7 Activity "0007_liveness";
 };
 
 /// What two migrations at once wait for: the first eight bytes of the product's name.
 const LOCK: i64 = i64::from_be_bytes(*b"leasehol");
 
+/// What every database of ours has, whatever roles it serves.
+const SET_UP: &str = include_str!("../migrations/set_up.sql");
+
 /// Nobody may wait behind a migration for longer than this: it is better tried again.
 const LOCK_TIMEOUT: &str = "5s";
 
-/// How far a schema is.
+/// How far a schema is, as to the roles that it serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MigrationStatus {
-    /// The version it is at; 0 before the first step.
+    /// The version of the last step that it has; 0 before the first one.
     pub at: i32,
-    /// The version of this build.
+    /// The version of this build's last step for these roles.
     pub build: i32,
+    /// How many of this build's steps for these roles it does not have.
+    pub pending: usize,
 }
 
 impl MigrationStatus {
     /// Whether this build may run on it as it is: a later schema is one that an earlier build runs on.
     pub const fn is_current(self) -> bool {
-        self.at >= self.build
+        self.pending == 0
     }
 }
 
@@ -70,8 +82,8 @@ impl MigrationStatus {
 pub async fn migrate(address: &str, options: &Options) -> Result<MigrationStatus, ConnectError> {
     let schema = Schema::parse(&options.schema)?;
     let mut client = lone(address).await?;
-    apply(&mut client, &schema).await?;
-    at(&client, &schema).await
+    apply(&mut client, &schema, &options.roles).await?;
+    at(&client, &schema, &options.roles).await
 }
 
 /// How far the schema is. Writes nothing.
@@ -80,7 +92,7 @@ pub async fn migrate(address: &str, options: &Options) -> Result<MigrationStatus
 /// [`ConnectError`].
 pub async fn status(address: &str, options: &Options) -> Result<MigrationStatus, ConnectError> {
     let schema = Schema::parse(&options.schema)?;
-    at(&lone(address).await?, &schema).await
+    at(&lone(address).await?, &schema, &options.roles).await
 }
 
 /// A connection of its own, which ends with its client.
@@ -101,12 +113,16 @@ fn unusable(error: tokio_postgres::Error) -> ConnectError {
     ConnectError::Unusable(Fault::from(error).0)
 }
 
-pub(crate) async fn apply(client: &mut Client, schema: &Schema) -> Result<(), ConnectError> {
+pub(crate) async fn apply(
+    client: &mut Client,
+    schema: &Schema,
+    roles: &[Role],
+) -> Result<(), ConnectError> {
     client
         .execute("select pg_advisory_lock($1)", &[&LOCK])
         .await
         .map_err(unusable)?;
-    let applied = apply_locked(client, schema).await;
+    let applied = apply_locked(client, schema, roles).await;
     let unlocked = client
         .execute("select pg_advisory_unlock($1)", &[&LOCK])
         .await;
@@ -114,23 +130,19 @@ pub(crate) async fn apply(client: &mut Client, schema: &Schema) -> Result<(), Co
     unlocked.map(|_| ()).map_err(unusable)
 }
 
-async fn apply_locked(client: &mut Client, schema: &Schema) -> Result<(), ConnectError> {
-    let set_up = "
-        create schema if not exists {schema};
-        create table if not exists {schema}.migrations (
-            version    integer     not null primary key,
-            name       text        not null,
-            digest     bytea       not null,
-            applied_at timestamptz not null default now()
-        )";
-    let known = at(client, schema).await?;
-    if known.at == 0 {
+async fn apply_locked(
+    client: &mut Client,
+    schema: &Schema,
+    roles: &[Role],
+) -> Result<(), ConnectError> {
+    let known = versions(client, schema).await?;
+    if known.is_empty() {
         client
-            .batch_execute(&schema.within(set_up))
+            .batch_execute(&schema.within(SET_UP))
             .await
             .map_err(unusable)?;
     }
-    for step in STEPS.iter().filter(|step| step.version > known.at) {
+    for step in steps_of(roles).filter(|step| !known.contains(&step.version)) {
         let transaction = client.transaction().await.map_err(unusable)?;
         let begin = format!(
             "set local lock_timeout = '{LOCK_TIMEOUT}'; set local search_path = {}, pg_catalog",
@@ -154,8 +166,12 @@ async fn apply_locked(client: &mut Client, schema: &Schema) -> Result<(), Connec
 }
 
 /// Passes if this build may run on the schema as it is.
-pub(crate) async fn check(client: &Client, schema: &Schema) -> Result<(), ConnectError> {
-    let status = at(client, schema).await?;
+pub(crate) async fn check(
+    client: &Client,
+    schema: &Schema,
+    roles: &[Role],
+) -> Result<(), ConnectError> {
+    let status = at(client, schema, roles).await?;
     if status.is_current() {
         return Ok(());
     }
@@ -167,8 +183,22 @@ pub(crate) async fn check(client: &Client, schema: &Schema) -> Result<(), Connec
     )))
 }
 
-async fn at(client: &Client, schema: &Schema) -> Result<MigrationStatus, ConnectError> {
-    let build = STEPS.last().map_or(0, |step| step.version);
+async fn at(
+    client: &Client,
+    schema: &Schema,
+    roles: &[Role],
+) -> Result<MigrationStatus, ConnectError> {
+    let known = versions(client, schema).await?;
+    let pending = steps_of(roles).filter(|step| !known.contains(&step.version));
+    Ok(MigrationStatus {
+        at: known.last().copied().unwrap_or(0),
+        build: steps_of(roles).last().map_or(0, |step| step.version),
+        pending: pending.count(),
+    })
+}
+
+/// The versions of the steps that the schema has, of whichever role.
+async fn versions(client: &Client, schema: &Schema) -> Result<BTreeSet<i32>, ConnectError> {
     let exists = client
         .query_one(
             "select to_regclass($1) is not null",
@@ -177,12 +207,11 @@ async fn at(client: &Client, schema: &Schema) -> Result<MigrationStatus, Connect
         .await
         .map_err(unusable)?;
     if !exists.get::<_, bool>(0) {
-        return Ok(MigrationStatus { at: 0, build });
+        return Ok(BTreeSet::new());
     }
-    let text =
-        schema.within("select version, name, digest from {schema}.migrations order by version");
+    let text = schema.within("select version, name, digest from {schema}.migrations");
     let rows = client.query(&text, &[]).await.map_err(unusable)?;
-    let mut at = 0;
+    let mut versions = BTreeSet::new();
     for row in rows {
         let (version, name, found): (i32, String, Vec<u8>) = (row.get(0), row.get(1), row.get(2));
         let step = STEPS.iter().find(|step| step.version == version);
@@ -193,9 +222,14 @@ async fn at(client: &Client, schema: &Schema) -> Result<MigrationStatus, Connect
                 schema.name()
             )));
         }
-        at = version;
+        versions.insert(version);
     }
-    Ok(MigrationStatus { at, build })
+    Ok(versions)
+}
+
+/// This build's steps for the roles, in their order.
+fn steps_of(roles: &[Role]) -> impl Iterator<Item = &'static Step> {
+    STEPS.iter().filter(|step| roles.contains(&step.role))
 }
 
 fn digest(step: &Step) -> Vec<u8> {

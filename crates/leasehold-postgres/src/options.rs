@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::roles::Role;
+
 /// How a store's workers learn that another process gave them something to do. In either way the store
 /// tells other processes, and its own workers learn of its own work at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -22,6 +24,7 @@ pub struct Options {
     pub(crate) patience: Duration,
     pub(crate) migrates: bool,
     pub(crate) wakeup: Wakeup,
+    pub(crate) roles: Vec<Role>,
 }
 
 impl Default for Options {
@@ -32,6 +35,7 @@ impl Default for Options {
             patience: Self::PATIENCE,
             migrates: true,
             wakeup: Wakeup::default(),
+            roles: Role::ALL.to_vec(),
         }
     }
 }
@@ -69,6 +73,13 @@ impl Options {
     /// How workers learn of the work of other processes.
     pub fn with_wakeup(mut self, wakeup: Wakeup) -> Self {
         self.wakeup = wakeup;
+        self
+    }
+
+    /// With the tables of these roles alone; every other role has a database elsewhere. A store that is asked
+    /// for what belongs to another role answers [`StoreError::Schema`](leasehold_core::StoreError::Schema).
+    pub fn with_roles(mut self, roles: &[Role]) -> Self {
+        self.roles = roles.to_vec();
         self
     }
 

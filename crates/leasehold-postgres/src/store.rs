@@ -60,9 +60,9 @@ pub async fn connect(address: &str, options: Options) -> Result<Arc<PostgresStor
         .await
         .map_err(|error| ConnectError::Unusable(Fault::from(error).0))?;
     if options.migrates {
-        migrations::apply(&mut client, &schema).await?;
+        migrations::apply(&mut client, &schema, &options.roles).await?;
     } else {
-        migrations::check(&client, &schema).await?;
+        migrations::check(&client, &schema, &options.roles).await?;
     }
     drop(client);
     let hints = Arc::<Board>::default();

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{STEPS, at, lone, unusable};
+use super::{lone, steps_of, unusable, versions};
 use crate::error::ConnectError;
 use crate::options::Options;
 use crate::rows::Moment;
@@ -19,16 +19,16 @@ pub struct MigrationStep {
     pub applied_at: Option<Timestamp>,
 }
 
-/// Every step of this build, and those that a later build has applied. Writes nothing.
+/// Every step of this build for the roles of the database, and those that a later build has applied. Writes nothing.
 ///
 /// # Errors
 /// [`ConnectError`].
 pub async fn steps(address: &str, options: &Options) -> Result<Vec<MigrationStep>, ConnectError> {
     let schema = Schema::parse(&options.schema)?;
     let client = lone(address).await?;
-    let status = at(&client, &schema).await?;
+    let known = versions(&client, &schema).await?;
     let mut steps = Vec::new();
-    if status.at > 0 {
+    if !known.is_empty() {
         let text = "select version, name, applied_at from {schema}.migrations order by version";
         let rows = client.query(&schema.within(text), &[]).await;
         let rows = rows.map_err(unusable)?;
@@ -38,7 +38,7 @@ pub async fn steps(address: &str, options: &Options) -> Result<Vec<MigrationStep
             applied_at: Some(row.get::<_, Moment>(2).0),
         }));
     }
-    let pending = STEPS.iter().filter(|step| step.version > status.at);
+    let pending = steps_of(&options.roles).filter(|step| !known.contains(&step.version));
     steps.extend(pending.map(|step| MigrationStep {
         version: step.version,
         name: subject(step.name),
