@@ -42,7 +42,7 @@ impl From<ConnectError> for StoreError {
 
 /// What ends a unit of work: a [`StoreError`] into which Postgres's errors turn by `?`.
 #[derive(Debug)]
-pub(crate) struct Fault(pub(crate) StoreError);
+pub(crate) struct Fault(pub(crate) StoreError, Option<SqlState>);
 
 /// What a unit of work answers.
 pub(crate) type Answer<T> = Result<T, Fault>;
@@ -50,15 +50,18 @@ pub(crate) type Answer<T> = Result<T, Fault>;
 impl Fault {
     /// What stands in the database is not what this program writes.
     pub(crate) fn damaged(what: impl std::fmt::Display) -> Self {
-        Self(StoreError::Failed(format!(
-            "the database is damaged: {what}"
-        )))
+        StoreError::Failed(format!("the database is damaged: {what}")).into()
+    }
+
+    /// Whether what was to be written stands there already, by a unique index.
+    pub(crate) fn is_duplicate(&self) -> bool {
+        self.1 == Some(SqlState::UNIQUE_VIOLATION)
     }
 }
 
 impl From<StoreError> for Fault {
     fn from(error: StoreError) -> Self {
-        Self(error)
+        Self(error, None)
     }
 }
 
@@ -71,14 +74,14 @@ impl From<Fault> for StoreError {
 impl From<deadpool_postgres::PoolError> for Fault {
     fn from(error: deadpool_postgres::PoolError) -> Self {
         match error {
-            deadpool_postgres::PoolError::Backend(error) => Self(match Self::from(error).0 {
+            deadpool_postgres::PoolError::Backend(error) => match Self::from(error).0 {
                 // Whatever keeps a connection from being made may pass.
                 StoreError::Schema(text) | StoreError::Failed(text) | StoreError::Refused(text) => {
-                    StoreError::Unavailable(text)
+                    StoreError::Unavailable(text).into()
                 }
-                passing => passing,
-            }),
-            other => Self(StoreError::Unavailable(other.to_string())),
+                passing => passing.into(),
+            },
+            other => StoreError::Unavailable(other.to_string()).into(),
         }
     }
 }
@@ -87,7 +90,7 @@ impl From<tokio_postgres::Error> for Fault {
     fn from(error: tokio_postgres::Error) -> Self {
         let Some(refusal) = error.as_db_error() else {
             let text = error.to_string();
-            return Self(if is_broken(&error) {
+            return Self::from(if is_broken(&error) {
                 StoreError::Unavailable(text)
             } else {
                 StoreError::Failed(text)
@@ -95,7 +98,7 @@ impl From<tokio_postgres::Error> for Fault {
         };
         // Without the detail, which repeats the row's values.
         let text = refusal.message().to_owned();
-        Self(judged(refusal.code(), text))
+        Self(judged(refusal.code(), text), Some(refusal.code().clone()))
     }
 }
 

@@ -5,10 +5,10 @@ use leasehold_core::OrgId;
 use leasehold_core::store::events::{Entry, NewEntry, Stream};
 use leasehold_core::store::{EventStore, StoreError, StoreResult};
 use tokio_postgres::Row;
-use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 
-use crate::error::{Answer, Fault};
+use crate::error::Answer;
+use crate::funnel::Statements as _;
 use crate::rows::Columns;
 use crate::store::PostgresStore;
 
@@ -47,7 +47,7 @@ impl EventStore for PostgresStore {
         let after = i64::try_from(after).unwrap_or(i64::MAX);
         let params: [&(dyn ToSql + Sync); 4] =
             [&org.as_uuid(), &stream.as_str(), &after, &i64::from(limit)];
-        let rows = self.query(READ_AFTER, &params).await?;
+        let rows = self.of_org(org).query(READ_AFTER, &params).await?;
         let entries: Answer<_> = rows.iter().map(read_entry).collect();
         Ok(entries?)
     }
@@ -61,11 +61,10 @@ async fn append(
     stream: Stream,
     entry: &NewEntry,
 ) -> Answer<Option<u64>> {
-    let client = store.client().await?;
-    let statement = client.prepare_cached(&store.text(APPEND)).await?;
-    let appended = client
-        .query_one(
-            &statement,
+    let appended = store
+        .of_org(org)
+        .query_opt(
+            APPEND,
             &[
                 &org.as_uuid(),
                 &stream.as_str(),
@@ -80,9 +79,9 @@ async fn append(
         )
         .await;
     match appended {
-        Ok(row) => Ok(Some(Columns::of(&row).tally()?)),
-        Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => Ok(None),
-        Err(error) => Err(Fault::from(error)),
+        Ok(row) => row.map(|row| Columns::of(&row).tally()).transpose(),
+        Err(fault) if fault.is_duplicate() => Ok(None),
+        Err(fault) => Err(fault),
     }
 }
 

@@ -22,6 +22,7 @@
 mod error;
 mod events;
 mod examine;
+mod funnel;
 mod hints;
 mod home;
 mod liveness;

@@ -9,6 +9,7 @@ use leasehold_core::{Kind, Lane, WorkerId};
 use tokio_postgres::Row;
 
 use crate::error::{Answer, Fault};
+use crate::funnel::Statements as _;
 use crate::rows::{Columns, Moment, microseconds};
 use crate::store::PostgresStore;
 
@@ -30,29 +31,34 @@ impl LivenessStore for PostgresStore {
     async fn publish(&self, beat: &WorkerBeat, ttl: Duration) -> StoreResult<()> {
         let lanes: Vec<&str> = beat.lanes.iter().map(Lane::as_str).collect();
         let kinds: Vec<&str> = beat.kinds.iter().map(Kind::as_str).collect();
-        self.execute(
-            PUBLISH,
-            &[
-                &beat.worker.as_str(),
-                &lanes,
-                &kinds,
-                &stored(beat.capacity),
-                &stored(beat.running),
-                &beat.draining,
-                &Moment(beat.started_at),
-                &microseconds(ttl),
-            ],
-        )
-        .await?;
+        self.tenantless()
+            .execute(
+                PUBLISH,
+                &[
+                    &beat.worker.as_str(),
+                    &lanes,
+                    &kinds,
+                    &stored(beat.capacity),
+                    &stored(beat.running),
+                    &beat.draining,
+                    &Moment(beat.started_at),
+                    &microseconds(ttl),
+                ],
+            )
+            .await?;
         Ok(())
     }
 
     async fn remove(&self, worker: &WorkerId) -> StoreResult<bool> {
-        Ok(self.execute(REMOVE, &[&worker.as_str()]).await? == 1)
+        let removed = self
+            .tenantless()
+            .execute(REMOVE, &[&worker.as_str()])
+            .await?;
+        Ok(removed == 1)
     }
 
     async fn live_workers(&self, limit: u32) -> StoreResult<Vec<LiveWorker>> {
-        let rows = self.query(LIVE, &[&i64::from(limit)]).await?;
+        let rows = self.tenantless().query(LIVE, &[&i64::from(limit)]).await?;
         let workers: Answer<_> = rows.iter().map(live_worker).collect();
         Ok(workers?)
     }

@@ -9,6 +9,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use crate::error::{Answer, Fault};
+use crate::funnel::Statements as _;
 use crate::rows::{Columns, microseconds, microseconds_back};
 use crate::store::PostgresStore;
 
@@ -78,6 +79,7 @@ impl MarkerStore for PostgresStore {
         let (org, user) = (scope.org_id.as_uuid(), scope.user_id.as_uuid());
         let status = i32::from(answer.status);
         let finished = self
+            .of_org(scope.org_id)
             .execute(
                 FINISH,
                 &[&org, &user, &scope.key, &attempt, &status, &answer.body],
@@ -89,6 +91,7 @@ impl MarkerStore for PostgresStore {
     async fn release(&self, scope: &MarkerScope, attempt: Uuid) -> StoreResult<bool> {
         let (org, user) = (scope.org_id.as_uuid(), scope.user_id.as_uuid());
         let released = self
+            .of_org(scope.org_id)
             .execute(RELEASE, &[&org, &user, &scope.key, &attempt])
             .await?;
         Ok(released == 1)
@@ -96,6 +99,7 @@ impl MarkerStore for PostgresStore {
 
     async fn purge_markers(&self, retention: Duration, limit: u32) -> StoreResult<u32> {
         let purged = self
+            .tenantless()
             .execute(PURGE, &[&microseconds_back(retention), &i64::from(limit)])
             .await?;
         Ok(u32::try_from(purged).unwrap_or(u32::MAX))
@@ -105,6 +109,7 @@ impl MarkerStore for PostgresStore {
 /// The target to create under, if this attempt entered.
 async fn enter(store: &PostgresStore, scope: &MarkerScope, begin: &Begin) -> Answer<Option<Uuid>> {
     let entered = store
+        .of_org(scope.org_id)
         .query_opt(
             ENTER,
             &[
@@ -128,7 +133,10 @@ async fn obstacle(
     begin: &Begin,
 ) -> Answer<Option<Begun>> {
     let (org, user) = (scope.org_id.as_uuid(), scope.user_id.as_uuid());
-    let found = store.query_opt(READ, &[&org, &user, &scope.key]).await?;
+    let found = store
+        .of_org(scope.org_id)
+        .query_opt(READ, &[&org, &user, &scope.key])
+        .await?;
     let Some((digest, stage)) = found.as_ref().map(marker).transpose()? else {
         return Ok(None);
     };

@@ -1,5 +1,6 @@
 //! How a store is connected.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::roles::Role;
@@ -25,6 +26,17 @@ pub struct Options {
     pub(crate) migrates: bool,
     pub(crate) wakeup: Wakeup,
     pub(crate) roles: Vec<Role>,
+    pub(crate) system_login: Option<Secret>,
+}
+
+/// An address, which may hold a password.
+#[derive(Clone)]
+pub(crate) struct Secret(pub(crate) String);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("…")
+    }
 }
 
 impl Default for Options {
@@ -36,6 +48,7 @@ impl Default for Options {
             migrates: true,
             wakeup: Wakeup::default(),
             roles: Role::ALL.to_vec(),
+            system_login: None,
         }
     }
 }
@@ -80,6 +93,18 @@ impl Options {
     /// for what belongs to another role answers [`StoreError::Schema`](leasehold_core::StoreError::Schema).
     pub fn with_roles(mut self, roles: &[Role]) -> Self {
         self.roles = roles.to_vec();
+        self
+    }
+
+    /// Turns the second fence on: with the address of a login that sees every org's rows, for what is about no
+    /// org in particular, while the address that the store is connected by sees only the rows of the orgs that
+    /// a transaction names in the setting `leasehold.orgs` (ids joined by commas). That takes policies on the
+    /// tables. Both logins have a pool of their own, each of as many connections.
+    ///
+    /// Without it everything goes by one login, and tenants are kept apart by the predicates of the statements
+    /// alone.
+    pub fn with_system_login(mut self, address: impl Into<String>) -> Self {
+        self.system_login = Some(Secret(address.into()));
         self
     }
 

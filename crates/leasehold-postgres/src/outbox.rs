@@ -12,6 +12,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use crate::error::Answer;
+use crate::funnel::Statements as _;
 use crate::rows::{Columns, microseconds, microseconds_back};
 use crate::store::PostgresStore;
 
@@ -62,6 +63,7 @@ impl OutboxStore for PostgresStore {
 
     async fn claim_pending(&self, request: &PendingRequest) -> StoreResult<Vec<OutboxRow>> {
         let rows = self
+            .tenantless()
             .query(
                 TAKE,
                 &[
@@ -76,24 +78,26 @@ impl OutboxStore for PostgresStore {
     }
 
     async fn mark_done(&self, rows: &[Uuid]) -> StoreResult<()> {
-        self.execute(MARK_DONE, &[&rows]).await?;
+        self.tenantless().execute(MARK_DONE, &[&rows]).await?;
         Ok(())
     }
 
     async fn mark_failed(&self, row: Uuid, error: &ShortText, dead: bool) -> StoreResult<bool> {
         let failed = self
+            .tenantless()
             .execute(MARK_FAILED, &[&row, &error.as_str(), &dead])
             .await?;
         Ok(failed == 1)
     }
 
     async fn outbox_lag(&self) -> StoreResult<Duration> {
-        let row = self.query_opt(OLDEST, &[]).await?;
+        let row = self.tenantless().query_opt(OLDEST, &[]).await?;
         Ok(row.as_ref().map(lag).transpose()?.unwrap_or_default())
     }
 
     async fn purge_outbox(&self, retention: Duration, limit: u32) -> StoreResult<u32> {
         let purged = self
+            .tenantless()
             .execute(PURGE, &[&microseconds_back(retention), &i64::from(limit)])
             .await?;
         Ok(u32::try_from(purged).unwrap_or(u32::MAX))
@@ -114,6 +118,7 @@ async fn append(store: &PostgresStore, org: OrgId, rows: &[NewOutboxRow]) -> Ans
     let apps: Vec<_> = rows.iter().map(|row| row.app.as_str()).collect();
     let payloads: Vec<_> = rows.iter().map(|row| row.payload.as_str()).collect();
     let new = store
+        .of_org(org)
         .execute(
             APPEND,
             &[

@@ -8,6 +8,7 @@ use leasehold_core::{Kind, Lane, NewItem, OrgId, ScheduleId};
 use tokio_postgres::Row;
 
 use crate::error::Answer;
+use crate::funnel::Statements as _;
 use crate::rows::{self, Columns, Moment};
 use crate::store::PostgresStore;
 use crate::work;
@@ -42,6 +43,7 @@ impl ScheduleStore for PostgresStore {
 
     async fn remove_schedule(&self, org: OrgId, schedule: ScheduleId) -> StoreResult<bool> {
         let removed = self
+            .of_org(org)
             .execute(REMOVE, &[&schedule.as_uuid(), &org.as_uuid()])
             .await?;
         Ok(removed == 1)
@@ -49,6 +51,7 @@ impl ScheduleStore for PostgresStore {
 
     async fn schedules(&self, org: OrgId, limit: u32) -> StoreResult<Vec<Schedule>> {
         let rows = self
+            .of_org(org)
             .query(OF_ORG, &[&org.as_uuid(), &i64::from(limit)])
             .await?;
         let found: Answer<_> = rows.iter().map(|row| Ok(owned(row)?.1)).collect();
@@ -63,7 +66,10 @@ impl ScheduleStore for PostgresStore {
         let Some(start) = rows::page_start(after.map(|id| id.as_uuid())) else {
             return Ok(Vec::new());
         };
-        let rows = self.query(ALL, &[&start, &i64::from(limit)]).await?;
+        let rows = self
+            .tenantless()
+            .query(ALL, &[&start, &i64::from(limit)])
+            .await?;
         let found: Answer<_> = rows.iter().map(owned).collect();
         Ok(found?)
     }
@@ -82,6 +88,7 @@ impl ScheduleStore for PostgresStore {
 
 async fn put(store: &PostgresStore, org: OrgId, schedule: &Schedule) -> Answer<()> {
     let answer = store
+        .of_org(org)
         .query_opt(
             PUT,
             &[
@@ -130,12 +137,11 @@ async fn advance(
     to: Timestamp,
     items: Vec<NewItem>,
 ) -> Answer<bool> {
-    let mut client = store.client().await?;
-    let transaction = client.transaction().await?;
-    let advance = transaction.prepare_cached(&store.text(ADVANCE)).await?;
+    let mut connection = store.of_org(org).connection().await?;
+    let transaction = connection.transaction().await?;
     let moved = transaction
         .execute(
-            &advance,
+            ADVANCE,
             &[
                 &schedule.as_uuid(),
                 &org.as_uuid(),
@@ -147,7 +153,7 @@ async fn advance(
     if moved == 0 {
         return Ok(false);
     }
-    let fates = work::enqueue_within(store, &transaction, org, items).await?;
+    let fates = work::enqueue_within(&transaction, org, items).await?;
     transaction.commit().await?;
     store.hint(&work::gained(&fates));
     Ok(true)

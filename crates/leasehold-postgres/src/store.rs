@@ -9,20 +9,21 @@ use std::time::Duration;
 use deadpool_postgres::{
     Hook, HookError, Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Timeouts,
 };
-use leasehold_core::store::StoreResult;
 use leasehold_core::{Lane, StoreError, Stores};
-use tokio_postgres::types::ToSql;
-use tokio_postgres::{Config, Row};
+use tokio_postgres::Config;
 
-use crate::error::{Answer, ConnectError, Fault};
+use crate::error::{ConnectError, Fault};
+use crate::funnel::Logins;
 use crate::hints::{Board, Courier, Route, Subscription};
 use crate::home::Home;
 use crate::migrations;
-use crate::options::Options;
+use crate::options::{Options, Secret};
 
 /// All stores on one schema of a Postgres database. Dropping the last handle closes its connections.
+///
+/// Every statement goes through the [`funnel`](crate::funnel).
 pub struct PostgresStore {
-    pool: Pool,
+    pub(crate) logins: Logins,
     schema: Schema,
     /// Statements with the schema's name in them, by where their text is in this program.
     texts: RwLock<HashMap<usize, Arc<str>>>,
@@ -38,12 +39,16 @@ impl fmt::Debug for PostgresStore {
         // The pool's configuration may hold a password.
         f.debug_struct("PostgresStore")
             .field("schema", &self.schema)
+            .field("is_fenced", &self.is_fenced())
             .finish_non_exhaustive()
     }
 }
 
 /// Connects to the database, and migrates its schema as the options say. Hints to and from other processes
 /// are carried by a thread of the store's own, as the connections are.
+///
+/// The address is the runtime login's. What is about no org in particular goes by the system login's, if the
+/// options give one: claims, the sweep's looks, purges, gauges, hints.
 ///
 /// # Errors
 /// [`ConnectError`] says what is wrong and what to do; never with the address, which may hold a password.
@@ -54,21 +59,36 @@ pub async fn connect(address: &str, options: Options) -> Result<Arc<PostgresStor
             "no thread can be started for its connections: {error}"
         )))
     })?;
-    let pool = pool(address, &options, &home)?;
-    let mut client = pool
-        .get()
-        .await
-        .map_err(|error| ConnectError::Unusable(Fault::from(error).0))?;
+    let logins = Logins {
+        runtime: pool(address, &options, &home)?,
+        system: match &options.system_login {
+            Some(Secret(address)) => Some(pool(address, &options, &home).map_err(of_system)?),
+            None => None,
+        },
+    };
+    let mut client = client(&logins.runtime).await?;
     if options.migrates {
         migrations::apply(&mut client, &schema, &options.roles).await?;
     } else {
         migrations::check(&client, &schema, &options.roles).await?;
     }
     drop(client);
+    if let Some(system) = &logins.system {
+        drop(self::client(system).await.map_err(of_system)?);
+    }
     let hints = Arc::<Board>::default();
-    let route = Route::new(config(address)?, pool.clone(), &schema, &options);
+    let Secret(hinting) = options
+        .system_login
+        .clone()
+        .unwrap_or(Secret(address.to_owned()));
+    let route = Route::new(
+        config(&hinting)?,
+        logins.tenantless().clone(),
+        &schema,
+        &options,
+    );
     Ok(Arc::new(PostgresStore {
-        pool,
+        logins,
         schema,
         texts: RwLock::default(),
         courier: Courier::start(route, Arc::clone(&hints), &home),
@@ -76,6 +96,23 @@ pub async fn connect(address: &str, options: Options) -> Result<Arc<PostgresStor
         patience: options.patience,
         _home: home,
     }))
+}
+
+async fn client(pool: &Pool) -> Result<Object, ConnectError> {
+    let client = pool.get().await;
+    client.map_err(|error| ConnectError::Unusable(Fault::from(error).0))
+}
+
+/// Says which of two addresses is meant.
+fn of_system(error: ConnectError) -> ConnectError {
+    let whose = "by the system login";
+    match error {
+        ConnectError::Address(text) => ConnectError::Address(format!("{whose}: {text}")),
+        ConnectError::Unusable(StoreError::Unavailable(text)) => {
+            ConnectError::Unusable(StoreError::Unavailable(format!("{whose}: {text}")))
+        }
+        other => other,
+    }
 }
 
 /// Reads an address without repeating it in an error: it may hold a password.
@@ -169,23 +206,6 @@ impl PostgresStore {
         let _ = tokio::time::timeout(self.patience, self.courier.has_told()).await;
     }
 
-    /// A connection of the pool's.
-    pub(crate) async fn client(&self) -> Answer<Object> {
-        Ok(self.pool.get().await?)
-    }
-
-    /// A call's answer for its caller. What makes the database unavailable to one connection may be of
-    /// that connection alone, such as one to a server that has become a standby: those that nobody uses
-    /// are given up, so that whoever asks again is connected anew.
-    pub(crate) fn answered<T>(&self, answer: Answer<T>) -> StoreResult<T> {
-        answer.map_err(|Fault(error)| {
-            if matches!(error, StoreError::Unavailable(_)) {
-                self.pool.retain(|_, _| false);
-            }
-            error
-        })
-    }
-
     /// The statement, with `{schema}` replaced by the schema's name.
     pub(crate) fn text(&self, text: &'static str) -> Arc<str> {
         let place = text.as_ptr() as usize;
@@ -197,39 +217,6 @@ impl PostgresStore {
         let text: Arc<str> = self.schema.within(text).into();
         let mut texts = self.texts.write().unwrap_or_else(PoisonError::into_inner);
         texts.entry(place).or_insert(text).clone()
-    }
-
-    /// Runs one statement, in a transaction of its own, and answers its rows.
-    pub(crate) async fn query(
-        &self,
-        text: &'static str,
-        params: &[&(dyn ToSql + Sync)],
-    ) -> Answer<Vec<Row>> {
-        let client = self.client().await?;
-        let statement = client.prepare_cached(&self.text(text)).await?;
-        Ok(client.query(&statement, params).await?)
-    }
-
-    /// As [`PostgresStore::query`], for a statement that answers at most one row.
-    pub(crate) async fn query_opt(
-        &self,
-        text: &'static str,
-        params: &[&(dyn ToSql + Sync)],
-    ) -> Answer<Option<Row>> {
-        let client = self.client().await?;
-        let statement = client.prepare_cached(&self.text(text)).await?;
-        Ok(client.query_opt(&statement, params).await?)
-    }
-
-    /// Runs one statement, in a transaction of its own, and answers how many rows it wrote.
-    pub(crate) async fn execute(
-        &self,
-        text: &'static str,
-        params: &[&(dyn ToSql + Sync)],
-    ) -> Answer<u64> {
-        let client = self.client().await?;
-        let statement = client.prepare_cached(&self.text(text)).await?;
-        Ok(client.execute(&statement, params).await?)
     }
 
     /// Hints the workers of the lanes, after the commit that gave them something to do.

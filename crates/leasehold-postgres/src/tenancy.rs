@@ -8,6 +8,7 @@ use leasehold_core::{OrgId, UserId};
 use tokio_postgres::Row;
 
 use crate::error::{Answer, Fault};
+use crate::funnel::Statements as _;
 use crate::rows::{self, Columns, Moment};
 use crate::store::PostgresStore;
 
@@ -40,6 +41,7 @@ const MEMBERSHIP: &str = "
 impl TenancyStore for PostgresStore {
     async fn create_org(&self, org: &OrgRecord) -> StoreResult<bool> {
         let created = self
+            .of_org(org.id)
             .execute(
                 CREATE,
                 &[
@@ -54,11 +56,12 @@ impl TenancyStore for PostgresStore {
     }
 
     async fn delete_org(&self, org: OrgId) -> StoreResult<bool> {
-        Ok(self.execute(DELETE, &[&org.as_uuid()]).await? == 1)
+        let deleted = self.of_org(org).execute(DELETE, &[&org.as_uuid()]).await?;
+        Ok(deleted == 1)
     }
 
     async fn org(&self, org: OrgId) -> StoreResult<Option<OrgRecord>> {
-        let row = self.query_opt(READ, &[&org.as_uuid()]).await?;
+        let row = self.of_org(org).query_opt(READ, &[&org.as_uuid()]).await?;
         Ok(row.as_ref().map(org_record).transpose()?)
     }
 
@@ -66,26 +69,31 @@ impl TenancyStore for PostgresStore {
         let Some(start) = rows::page_start(after.map(|id| id.as_uuid())) else {
             return Ok(Vec::new());
         };
-        let rows = self.query(LIVE, &[&start, &i64::from(limit)]).await?;
+        let rows = self
+            .tenantless()
+            .query(LIVE, &[&start, &i64::from(limit)])
+            .await?;
         let orgs: Answer<_> = rows.iter().map(org_record).collect();
         Ok(orgs?)
     }
 
     async fn put_membership(&self, member: &MembershipRecord) -> StoreResult<()> {
-        self.execute(
-            PUT_MEMBERSHIP,
-            &[
-                &member.org_id.as_uuid(),
-                &member.user_id.as_uuid(),
-                &member.role.as_str(),
-            ],
-        )
-        .await?;
+        self.of_org(member.org_id)
+            .execute(
+                PUT_MEMBERSHIP,
+                &[
+                    &member.org_id.as_uuid(),
+                    &member.user_id.as_uuid(),
+                    &member.role.as_str(),
+                ],
+            )
+            .await?;
         Ok(())
     }
 
     async fn end_membership(&self, org: OrgId, user: UserId) -> StoreResult<bool> {
         let ended = self
+            .of_org(org)
             .execute(END_MEMBERSHIP, &[&org.as_uuid(), &user.as_uuid()])
             .await?;
         Ok(ended == 1)
@@ -93,6 +101,7 @@ impl TenancyStore for PostgresStore {
 
     async fn membership(&self, org: OrgId, user: UserId) -> StoreResult<Option<MembershipRecord>> {
         let row = self
+            .of_org(org)
             .query_opt(MEMBERSHIP, &[&org.as_uuid(), &user.as_uuid()])
             .await?;
         let role = row.as_ref().map(role).transpose()?;

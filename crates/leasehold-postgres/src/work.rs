@@ -34,87 +34,87 @@ use crate::store::PostgresStore;
 #[async_trait]
 impl WorkStore for PostgresStore {
     async fn now(&self) -> StoreResult<Timestamp> {
-        self.answered(inspect::now(self).await)
+        Ok(inspect::now(self).await?)
     }
 
     async fn enqueue(&self, org: OrgId, batch: Vec<NewItem>) -> StoreResult<Vec<Enqueued>> {
-        self.answered(enqueue::enqueue(self, org, batch).await)
+        Ok(enqueue::enqueue(self, org, batch).await?)
     }
 
     async fn claim(&self, request: &ClaimRequest) -> StoreResult<Vec<Claimed>> {
-        self.answered(claim::claim(self, request).await)
+        Ok(claim::claim(self, request).await?)
     }
 
     async fn renew(&self, batch: &[Renewal]) -> StoreResult<Vec<Renewed>> {
-        self.answered(settle::renew(self, batch).await)
+        Ok(settle::renew(self, batch).await?)
     }
 
     async fn settle(&self, batch: &[Settlement]) -> StoreResult<Vec<Settled>> {
-        self.answered(settle::settle(self, batch).await)
+        Ok(settle::settle(self, batch).await?)
     }
 
     async fn fail_orphaned(&self, item: ItemId, token: ClaimToken) -> StoreResult<bool> {
-        self.answered(settle::fail_orphaned(self, item, token).await)
+        Ok(settle::fail_orphaned(self, item, token).await?)
     }
 
     async fn maintenance_due(&self, after: Option<OrgId>, limit: u32) -> StoreResult<Vec<OrgId>> {
-        self.answered(sweep::maintenance_due(self, after, limit).await)
+        Ok(sweep::maintenance_due(self, after, limit).await?)
     }
 
     async fn requeue_stale(&self, org: OrgId, request: &StaleRequest) -> StoreResult<Requeued> {
-        self.answered(sweep::requeue_stale(self, org, *request).await)
+        Ok(sweep::requeue_stale(self, org, *request).await?)
     }
 
     async fn orphan_stale(&self, org: OrgId, limit: u32) -> StoreResult<u32> {
-        self.answered(sweep::orphan_stale(self, org, limit).await)
+        Ok(sweep::orphan_stale(self, org, limit).await?)
     }
 
     async fn unaudited(&self, org: OrgId, limit: u32) -> StoreResult<Vec<WorkItem>> {
-        self.answered(sweep::unaudited(self, org, limit).await)
+        Ok(sweep::unaudited(self, org, limit).await?)
     }
 
     async fn mark_audited(&self, org: OrgId, items: &[(ItemId, i64)]) -> StoreResult<()> {
-        self.answered(sweep::mark_audited(self, org, items).await)
+        Ok(sweep::mark_audited(self, org, items).await?)
     }
 
     async fn cancel(&self, org: OrgId, item: ItemId, by: UserId) -> StoreResult<Cancelled> {
-        self.answered(operate::cancel(self, org, item, by).await)
+        Ok(operate::cancel(self, org, item, by).await?)
     }
 
     async fn retry(&self, org: OrgId, item: ItemId, by: UserId) -> StoreResult<Retried> {
-        self.answered(operate::retry(self, org, item, by).await)
+        Ok(operate::retry(self, org, item, by).await?)
     }
 
     async fn get(&self, org: OrgId, item: ItemId) -> StoreResult<Option<WorkItem>> {
-        self.answered(inspect::get(self, org, item).await)
+        Ok(inspect::get(self, org, item).await?)
     }
 
     async fn get_by_key(&self, org: OrgId, key: IdempotencyKey) -> StoreResult<Option<WorkItem>> {
-        self.answered(inspect::get_by_key(self, org, key).await)
+        Ok(inspect::get_by_key(self, org, key).await?)
     }
 
     async fn list(&self, org: OrgId, filter: &Filter, page: &Page) -> StoreResult<Vec<WorkItem>> {
-        self.answered(inspect::list(self, org, filter, *page).await)
+        Ok(inspect::list(self, org, filter, *page).await?)
     }
 
     async fn gauges(&self) -> StoreResult<Gauges> {
-        self.answered(gauges::gauges(self).await)
+        Ok(gauges::gauges(self).await?)
     }
 
     async fn purge(&self, retention: Duration, limit: u32) -> StoreResult<u32> {
-        self.answered(sweep::purge(self, retention, limit).await)
+        Ok(sweep::purge(self, retention, limit).await?)
     }
 
     async fn pause_lane(&self, lane: &Lane, reason: &ShortText) -> StoreResult<()> {
-        self.answered(lanes::pause(self, lane, reason).await)
+        Ok(lanes::pause(self, lane, reason).await?)
     }
 
     async fn resume_lane(&self, lane: &Lane) -> StoreResult<bool> {
-        self.answered(lanes::resume(self, lane).await)
+        Ok(lanes::resume(self, lane).await?)
     }
 
     async fn paused_lanes(&self) -> StoreResult<Vec<PausedLane>> {
-        self.answered(lanes::paused(self).await)
+        Ok(lanes::paused(self).await?)
     }
 
     fn subscribe(&self, lanes: &[Lane]) -> Box<dyn Hints> {

@@ -404,7 +404,7 @@ async fn probe(client: &Client) -> Answer<()> {
 }
 
 fn away(why: &str) -> Fault {
-    Fault(StoreError::Unavailable(why.to_owned()))
+    StoreError::Unavailable(why.to_owned()).into()
 }
 
 /// Between the half and the whole of a pause, so that many workers do not come back at one moment.

@@ -9,14 +9,13 @@
 //! One statement chooses, takes and answers. It reads somewhat more candidates than it is to take, since
 //! other claims may be at the first ones; if that was not enough, it is repeated for the rest.
 
-use deadpool_postgres::GenericClient;
 use leasehold_core::store::work::{ClaimRequest, Claimed};
 use leasehold_core::{Kind, Lane, StoreError};
 use tokio_postgres::Row;
-use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 
 use crate::error::{Answer, Fault};
+use crate::funnel::Statements;
 use crate::rows::{Columns, microseconds};
 use crate::store::PostgresStore;
 
@@ -64,29 +63,23 @@ const VAIN_ROUNDS_MAX: u32 = 4;
 /// Without a cap each round is a transaction of its own: a crash between two leaves what the first took
 /// under the token, which answers it when asked again. With a cap all rounds are one transaction.
 pub(super) async fn claim(store: &PostgresStore, request: &ClaimRequest) -> Answer<Vec<Claimed>> {
-    let mut client = store.client().await?;
+    let mut connection = store.tenantless().connection().await?;
     if request.tenant_cap.is_none() {
-        return take(store, &client, request).await;
+        return take(&connection, request).await;
     }
     let lanes = names(&request.lanes, Lane::as_str);
-    let transaction = client.transaction().await?;
-    let lock = transaction.prepare_cached(&store.text(LOCK_LANES)).await?;
-    transaction.query(&lock, &[&lanes]).await?;
-    let claimed = take(store, &transaction, request).await?;
+    let transaction = connection.transaction().await?;
+    transaction.query(LOCK_LANES, &[&lanes]).await?;
+    let claimed = take(&transaction, request).await?;
     transaction.commit().await?;
     Ok(claimed)
 }
 
 /// Takes what is due, round by round, until the limit is reached or nothing more is to be had. Nearly always
 /// that is one round.
-async fn take(
-    store: &PostgresStore,
-    client: &impl GenericClient,
-    request: &ClaimRequest,
-) -> Answer<Vec<Claimed>> {
+async fn take(on: &impl Statements, request: &ClaimRequest) -> Answer<Vec<Claimed>> {
     let cap = request.tenant_cap.map(i64::from);
     let text = if cap.is_none() { CLAIM } else { CLAIM_CAPPED };
-    let statement = client.prepare_cached(&store.text(text)).await?;
     let (token, worker) = (request.token.as_uuid(), request.worker.as_str());
     let lanes = names(&request.lanes, Lane::as_str);
     let kinds = names(&request.kinds, Kind::as_str);
@@ -108,7 +101,7 @@ async fn take(
         if let Some(cap) = &cap {
             params.push(cap);
         }
-        let rows = client.query(&statement, &params).await.map_err(refused)?;
+        let rows = on.query(text, &params).await.map_err(refused)?;
         let taken = Taken::read(&rows)?;
         vain_rounds -= u32::from(taken.items.is_empty());
         claimed.extend(taken.items);
@@ -122,11 +115,11 @@ async fn take(
 
 /// The only thing that can stand there twice is the token of a claim that was under way when this one began:
 /// it has ended by now, and when asked again this one answers what it took.
-fn refused(error: tokio_postgres::Error) -> Fault {
-    if error.code() == Some(&SqlState::UNIQUE_VIOLATION) {
+fn refused(fault: Fault) -> Fault {
+    if fault.is_duplicate() {
         StoreError::Retry("another claim by this token has just ended".to_owned()).into()
     } else {
-        error.into()
+        fault
     }
 }
 

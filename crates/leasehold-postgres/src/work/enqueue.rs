@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use deadpool_postgres::GenericClient;
 use jiff::Timestamp;
 use leasehold_core::store::StoreError;
 use leasehold_core::store::work::Enqueued;
@@ -11,6 +10,7 @@ use leasehold_core::{Due, IdempotencyKey, ItemId, Lane, NewItem, OrgId, WorkItem
 use uuid::Uuid;
 
 use crate::error::{Answer, Fault};
+use crate::funnel::Statements;
 use crate::rows::{self, Columns, Moment, item_columns, microseconds, whole_microseconds};
 use crate::store::PostgresStore;
 
@@ -44,12 +44,12 @@ pub(super) async fn enqueue(
     if batch.is_empty() {
         return Ok(Vec::new());
     }
-    let mut client = store.client().await?;
+    let mut connection = store.of_org(org).connection().await?;
     let fates = if firsts(&batch).len() == batch.len() {
-        enqueue_within(store, &client, org, batch).await?
+        enqueue_within(&connection, org, batch).await?
     } else {
-        let transaction = client.transaction().await?;
-        let fates = enqueue_within(store, &transaction, org, batch).await?;
+        let transaction = connection.transaction().await?;
+        let fates = enqueue_within(&transaction, org, batch).await?;
         transaction.commit().await?;
         fates
     };
@@ -74,8 +74,7 @@ pub(crate) fn gained(fates: &[Enqueued]) -> BTreeSet<Lane> {
 /// or a key twice: a row that another transaction wrote in the meantime is committed by the time the insert
 /// has met it, and the look-up has a snapshot of its own.
 pub(crate) async fn enqueue_within(
-    store: &PostgresStore,
-    client: &impl GenericClient,
+    on: &impl Statements,
     org: OrgId,
     batch: Vec<NewItem>,
 ) -> Answer<Vec<Enqueued>> {
@@ -83,10 +82,10 @@ pub(crate) async fn enqueue_within(
     let mut vain_rounds = 0;
     while !batch.open.is_empty() {
         let before = batch.open.len();
-        let written = insert(store, client, org, &firsts(batch.open_items())).await?;
+        let written = insert(on, org, &firsts(batch.open_items())).await?;
         batch.take_written(written);
         if !batch.open.is_empty() {
-            let obstacles = obstacles(store, client, org, batch.open_items()).await?;
+            let obstacles = obstacles(on, org, batch.open_items()).await?;
             batch.take_obstructed(&obstacles);
         }
         if batch.open.len() == before {
@@ -134,8 +133,7 @@ struct Written {
 }
 
 async fn insert(
-    store: &PostgresStore,
-    client: &impl GenericClient,
+    on: &impl Statements,
     org: OrgId,
     batch: &[&NewItem],
 ) -> Answer<HashMap<ItemId, Written>> {
@@ -151,10 +149,9 @@ async fn insert(
     let due_at: Vec<Option<Moment>> = column(batch, due_at);
     let delays: Vec<i64> = column(batch, delay);
 
-    let statement = client.prepare_cached(&store.text(INSERT)).await?;
-    let rows = client
+    let rows = on
         .query(
-            &statement,
+            INSERT,
             &[
                 &org.as_uuid(),
                 &uuids(|new| new.id.as_uuid()),
@@ -239,18 +236,14 @@ impl Obstacles {
 }
 
 async fn obstacles(
-    store: &PostgresStore,
-    client: &impl GenericClient,
+    on: &impl Statements,
     org: OrgId,
     open: impl Iterator<Item = &NewItem>,
 ) -> Answer<Obstacles> {
     let (ids, keys): (Vec<Uuid>, Vec<Uuid>) = open
         .map(|new| (new.id.as_uuid(), new.idempotency_key.as_uuid()))
         .unzip();
-    let statement = client.prepare_cached(&store.text(COLLISIONS)).await?;
-    let rows = client
-        .query(&statement, &[&org.as_uuid(), &ids, &keys])
-        .await?;
+    let rows = on.query(COLLISIONS, &[&org.as_uuid(), &ids, &keys]).await?;
     let mut found = Obstacles::default();
     for stored in rows::items(&rows)? {
         found.by_key.insert(stored.idempotency_key, stored.clone());
@@ -261,8 +254,8 @@ async fn obstacles(
         .filter(|id| !found.by_id.contains_key(&ItemId::new(*id)))
         .collect();
     if !others.is_empty() {
-        let statement = client.prepare_cached(&store.text(TAKEN)).await?;
-        let rows = client.query(&statement, &[&org.as_uuid(), &others]).await?;
+        // Those that this transaction has written itself are the org's own.
+        let rows = on.query_beyond(TAKEN, &[&org.as_uuid(), &others]).await?;
         for row in &rows {
             found.taken.insert(Columns::of(row).uuid()?.into());
         }

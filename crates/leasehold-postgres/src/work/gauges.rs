@@ -6,6 +6,7 @@ use leasehold_core::time::age;
 use tokio_postgres::Row;
 
 use crate::error::{Answer, Fault};
+use crate::funnel::Statements as _;
 use crate::rows::Columns;
 use crate::store::PostgresStore;
 
@@ -15,7 +16,7 @@ const GAUGES: &str = include_str!("sql/gauges.sql");
 
 pub(super) async fn gauges(store: &PostgresStore) -> Answer<Gauges> {
     let counted = i64::try_from(COUNT_MAX).unwrap_or(i64::MAX);
-    let rows = store.query(GAUGES, &[&counted]).await?;
+    let rows = store.tenantless().query(GAUGES, &[&counted]).await?;
     let first = rows
         .first()
         .ok_or_else(|| Fault::damaged("the figures have no row"))?;

@@ -6,6 +6,7 @@ use leasehold_core::{IdempotencyKey, ItemId, Kind, Lane, OrgId, Status, WorkItem
 use uuid::Uuid;
 
 use crate::error::{Answer, Fault};
+use crate::funnel::Statements as _;
 use crate::rows::{self, Columns, item_columns};
 use crate::store::PostgresStore;
 
@@ -83,7 +84,7 @@ pub(super) const LIST_FAILED: &str = list_sql!(
 );
 
 pub(super) async fn now(store: &PostgresStore) -> Answer<Timestamp> {
-    let row = store.query_opt(NOW, &[]).await?;
+    let row = store.tenantless().query_opt(NOW, &[]).await?;
     let row = row.ok_or_else(|| Fault::damaged("the clock says nothing"))?;
     Columns::of(&row).timestamp()
 }
@@ -110,7 +111,10 @@ async fn one(
     org: OrgId,
     name: Uuid,
 ) -> Answer<Option<WorkItem>> {
-    let row = store.query_opt(statement, &[&org.as_uuid(), &name]).await?;
+    let row = store
+        .of_org(org)
+        .query_opt(statement, &[&org.as_uuid(), &name])
+        .await?;
     row.map(|row| Ok(rows::item(&row)?.1)).transpose()
 }
 
@@ -134,6 +138,7 @@ pub(super) async fn list(
     let kind = filter.kind.as_ref().map(Kind::as_str);
     let limit = i64::from(page.limit.min(LIST_MAX));
     let rows = store
+        .of_org(org)
         .query(statement, &[&org.as_uuid(), &highest, &lane, &kind, &limit])
         .await?;
     rows::items(&rows)

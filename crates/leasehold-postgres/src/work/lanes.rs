@@ -6,6 +6,7 @@ use leasehold_core::store::work::PausedLane;
 use leasehold_core::{Lane, ShortText};
 
 use crate::error::Answer;
+use crate::funnel::Statements as _;
 use crate::rows::Columns;
 use crate::store::PostgresStore;
 
@@ -20,13 +21,18 @@ const PAUSED: &str =
 
 pub(super) async fn pause(store: &PostgresStore, lane: &Lane, reason: &ShortText) -> Answer<()> {
     store
+        .tenantless()
         .execute(PAUSE, &[&lane.as_str(), &reason.as_str()])
         .await?;
     Ok(())
 }
 
 pub(super) async fn resume(store: &PostgresStore, lane: &Lane) -> Answer<bool> {
-    let resumed = store.execute(RESUME, &[&lane.as_str()]).await? == 1;
+    let resumed = store
+        .tenantless()
+        .execute(RESUME, &[&lane.as_str()])
+        .await?
+        == 1;
     if resumed {
         store.hint(&BTreeSet::from([lane.clone()]));
     }
@@ -34,7 +40,7 @@ pub(super) async fn resume(store: &PostgresStore, lane: &Lane) -> Answer<bool> {
 }
 
 pub(super) async fn paused(store: &PostgresStore) -> Answer<Vec<PausedLane>> {
-    let rows = store.query(PAUSED, &[]).await?;
+    let rows = store.tenantless().query(PAUSED, &[]).await?;
     let lanes = rows.iter().map(|row| {
         let mut columns = Columns::of(row);
         Ok(PausedLane {

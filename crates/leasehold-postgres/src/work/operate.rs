@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use deadpool_postgres::Transaction;
 use leasehold_core::store::StoreError;
 use leasehold_core::store::work::{Cancelled, Retried};
 use leasehold_core::{FailureCode, ItemId, OrgId, Status, UserId, WorkItem};
 
 use super::inspect;
 use crate::error::Answer;
+use crate::funnel::{Statements as _, Transaction};
 use crate::rows;
 use crate::store::PostgresStore;
 
@@ -29,13 +29,12 @@ pub(super) async fn cancel(
     item: ItemId,
     by: UserId,
 ) -> Answer<Cancelled> {
-    let mut client = store.client().await?;
+    let mut connection = store.of_org(org).connection().await?;
     for _ in 0..TRIES_MAX {
-        let transaction = client.transaction().await?;
-        let statement = transaction.prepare_cached(&store.text(CANCEL)).await?;
+        let transaction = connection.transaction().await?;
         let ended = transaction
             .query_opt(
-                &statement,
+                CANCEL,
                 &[
                     &item.as_uuid(),
                     &org.as_uuid(),
@@ -45,7 +44,7 @@ pub(super) async fn cancel(
             )
             .await?
             .is_some();
-        let row = stored(store, &transaction, org, item).await?;
+        let row = stored(&transaction, org, item).await?;
         transaction.commit().await?;
         let Some(row) = row else {
             return Ok(Cancelled::NotFound);
@@ -74,18 +73,14 @@ pub(super) async fn retry(
     item: ItemId,
     by: UserId,
 ) -> Answer<Retried> {
-    let mut client = store.client().await?;
+    let mut connection = store.of_org(org).connection().await?;
     for _ in 0..TRIES_MAX {
-        let transaction = client.transaction().await?;
-        let statement = transaction.prepare_cached(&store.text(RETRY)).await?;
+        let transaction = connection.transaction().await?;
         let queued = transaction
-            .execute(
-                &statement,
-                &[&item.as_uuid(), &org.as_uuid(), &by.as_uuid()],
-            )
+            .execute(RETRY, &[&item.as_uuid(), &org.as_uuid(), &by.as_uuid()])
             .await?
             == 1;
-        let row = stored(store, &transaction, org, item).await?;
+        let row = stored(&transaction, org, item).await?;
         transaction.commit().await?;
         let Some(row) = row else {
             return Ok(Retried::NotFound);
@@ -103,16 +98,12 @@ pub(super) async fn retry(
 }
 
 async fn stored(
-    store: &PostgresStore,
     transaction: &Transaction<'_>,
     org: OrgId,
     item: ItemId,
 ) -> Answer<Option<WorkItem>> {
-    let statement = transaction
-        .prepare_cached(&store.text(inspect::BY_ID))
-        .await?;
     let row = transaction
-        .query_opt(&statement, &[&org.as_uuid(), &item.as_uuid()])
+        .query_opt(inspect::BY_ID, &[&org.as_uuid(), &item.as_uuid()])
         .await?;
     row.map(|row| Ok(rows::item(&row)?.1)).transpose()
 }

@@ -10,11 +10,12 @@ use std::collections::BTreeSet;
 use leasehold_core::item::ERRORS_MAX;
 use leasehold_core::rules::Transition;
 use leasehold_core::store::work::{Ended, Hold, Renewal, Renewed, Settled, Settlement};
-use leasehold_core::{ClaimToken, FailureCode, ItemId, JsonObject, Lane, ShortText};
+use leasehold_core::{ClaimToken, FailureCode, ItemId, JsonObject, Lane, OrgId, ShortText};
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use crate::error::{Answer, Fault};
+use crate::funnel::{Access, Statements as _};
 use crate::rows::{Columns, microseconds};
 use crate::store::PostgresStore;
 
@@ -37,7 +38,7 @@ pub(super) async fn renew(store: &PostgresStore, batch: &[Renewal]) -> Answer<Ve
             progress.map(|progress| progress.note.as_str())
         });
         let params = part.params(&[&leases, &percents, &notes]);
-        for row in store.query(RENEW, &params).await? {
+        for row in part.access(store).query(RENEW, &params).await? {
             let mut columns = Columns::of(&row);
             let answer = part.answer(&mut answers, columns.plain()?)?;
             let is_cancel_requested: bool = columns.plain()?;
@@ -83,7 +84,7 @@ async fn settle_part(
     let errors_max = i64::try_from(ERRORS_MAX).unwrap_or(i64::MAX);
     let params = part.params(&[&names, &delays, &codes, &notes, &results, &errors_max]);
     let mut lanes = BTreeSet::new();
-    for row in store.query(SETTLE, &params).await? {
+    for row in part.access(store).query(SETTLE, &params).await? {
         let mut columns = Columns::of(&row);
         let answer = part.answer(answers, columns.plain()?)?;
         *answer = Some(Settled::Settled(fate(columns.text()?)?));
@@ -166,7 +167,8 @@ async fn refuse(
         .filter_map(|place| Some((place, batch.get(place)?)))
         .collect();
     let part = Part::new(entries, |settlement: &Settlement| settlement.hold);
-    for row in store.query(SETTLED_BY, &part.params(&[])).await? {
+    let params = part.params(&[]);
+    for row in part.access(store).query(SETTLED_BY, &params).await? {
         let answer = part.answer(answers, Columns::of(&row).plain()?)?;
         *answer = Some(Settled::AlreadySettled);
     }
@@ -181,7 +183,8 @@ pub(super) async fn fail_orphaned(
 ) -> Answer<bool> {
     let params: [&(dyn ToSql + Sync); 3] =
         [&item.as_uuid(), &token.as_uuid(), &FailureCode::ORPHANED];
-    Ok(store.execute(FAIL_ORPHANED, &params).await? == 1)
+    let failed = store.tenantless().execute(FAIL_ORPHANED, &params).await?;
+    Ok(failed == 1)
 }
 
 /// Splits a batch into parts that name no item twice, each in the order of its items; of two entries about
@@ -227,6 +230,11 @@ impl<'b, E> Part<'b, E> {
             tokens: holds().map(|hold| hold.token.as_uuid()).collect(),
             entries,
         }
+    }
+
+    /// Reaches the orgs of the holds.
+    fn access<'s>(&self, store: &'s PostgresStore) -> Access<'s> {
+        store.of_orgs(self.orgs.iter().map(|org| OrgId::new(*org)))
     }
 
     fn each<T>(&self, value: impl Fn(&'b E) -> T) -> Vec<T> {

@@ -9,6 +9,7 @@ use leasehold_core::{FailureCode, ItemId, Lane, OrgId, WorkItem};
 use tokio_postgres::Row;
 
 use crate::error::{Answer, Fault};
+use crate::funnel::Statements as _;
 use crate::rows::{self, Columns, item_columns, microseconds_back};
 use crate::store::PostgresStore;
 
@@ -43,6 +44,7 @@ pub(super) async fn maintenance_due(
         return Ok(Vec::new());
     };
     let found = store
+        .tenantless()
         .query(MAINTENANCE_DUE, &[&start, &i64::from(limit)])
         .await?;
     found
@@ -111,6 +113,7 @@ async fn take_stale(
     let window = i64::try_from(request.spread.as_nanos()).unwrap_or(i64::MAX);
     let step = window / i64::from(request.limit.max(1));
     store
+        .of_org(org)
         .query(
             TAKE_STALE,
             &[
@@ -131,6 +134,7 @@ pub(super) async fn unaudited(
     limit: u32,
 ) -> Answer<Vec<WorkItem>> {
     let found = store
+        .of_org(org)
         .query(UNAUDITED, &[&org.as_uuid(), &i64::from(limit)])
         .await?;
     rows::items(&found)
@@ -144,6 +148,7 @@ pub(super) async fn mark_audited(
     let ids: Vec<_> = items.iter().map(|(item, _)| item.as_uuid()).collect();
     let claim_seqs: Vec<_> = items.iter().map(|(_, claim_seq)| *claim_seq).collect();
     store
+        .of_org(org)
         .execute(MARK_AUDITED, &[&org.as_uuid(), &ids, &claim_seqs])
         .await?;
     Ok(())
@@ -151,6 +156,7 @@ pub(super) async fn mark_audited(
 
 pub(super) async fn purge(store: &PostgresStore, retention: Duration, limit: u32) -> Answer<u32> {
     let purged = store
+        .tenantless()
         .execute(PURGE, &[&microseconds_back(retention), &i64::from(limit)])
         .await?;
     Ok(u32::try_from(purged).unwrap_or(u32::MAX))

@@ -5,11 +5,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold_core::store::tenancy::OrgRecord;
 use leasehold_core::store::work::{Ended, Settled, Settlement};
+use leasehold_core::store::{LivenessStore as _, TenancyStore as _};
 use leasehold_core::{ItemId, StoreError, WorkStore as _};
 use leasehold_postgres::{Options, PostgresStore, Wakeup};
 use leasehold_testkit::contract::samples::{
-    ORG, complete, hold, id, item, numbered, request_of, settlement,
+    CREATED, ORG, complete, hold, id, item, numbered, request_of, settlement, worker,
 };
 use tokio::task::JoinSet;
 use tokio_postgres::Client;
@@ -268,6 +270,31 @@ async fn a_server_that_takes_no_writes_is_an_outage_until_it_takes_them_again() 
     database.new_sessions_write(true).await;
     let settled = asked_again(&mut 0, || store.settle(&done)).await;
     assert_eq!(settled, [Settled::Settled(Ended::Done)]);
+    database.remove().await;
+}
+
+/// What holds for work items holds for the rest: each call of the test is of another namespace.
+#[tokio::test]
+async fn sessions_that_take_no_writes_are_given_up_whatever_they_were_asked() {
+    let Some(database) = OwnDatabase::new().await else {
+        return;
+    };
+    let store = &database.store;
+    let org = OrgRecord {
+        id: ORG,
+        name: "one".to_owned(),
+        created_at: CREATED,
+        deleted_at: None,
+    };
+    let gone = worker("gone");
+    database.take_no_writes().await;
+    refused(async || store.create_org(&org).await.map(drop)).await;
+    database.new_sessions_write(true).await;
+    assert!(!asked_again(&mut 0, || store.remove(&gone)).await);
+    database.take_no_writes().await;
+    refused(async || store.remove(&gone).await.map(drop)).await;
+    database.new_sessions_write(true).await;
+    assert!(asked_again(&mut 0, || store.create_org(&org)).await);
     database.remove().await;
 }
 

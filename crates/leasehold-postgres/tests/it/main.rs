@@ -9,6 +9,8 @@ mod enqueue;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
+mod fences;
+#[cfg(test)]
 mod harness;
 #[cfg(test)]
 mod hints;

@@ -88,6 +88,12 @@ async fn filled() -> Option<OneSchema> {
         .replace("{org}", &ORG.to_string())
         .replace("{other}", &OTHER.to_string());
     on.outsider.batch_execute(&text).await.unwrap();
+    // What the session has read that made the tables is counted now, and not in the middle of a test.
+    let text = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = $1";
+    let ends = async { while on.outsider.execute(text, &[&on.schema]).await.unwrap() > 0 {} };
+    tokio::time::timeout(PATIENCE, ends)
+        .await
+        .expect("the session ends");
     Some(on)
 }
 

@@ -1,0 +1,374 @@
+//! The one way to the server. Whoever runs a statement says first what it may reach.
+//!
+//! - **Orgs**, by [`PostgresStore::of_org`] and [`PostgresStore::of_orgs`]: it runs by the runtime login, in a
+//!   transaction in which the setting [`ORGS_SETTING`] names those orgs. The policies of the tables show the
+//!   runtime login their rows and no others, so a statement without its tenant predicate finds nothing.
+//! - **Everything**, by [`PostgresStore::tenantless`]: it runs by the system login. For the methods that take
+//!   no org, and say why.
+//!
+//! With one login there is no second fence: everything runs by it, and nothing is set.
+//!
+//! # One round trip
+//!
+//! A transaction around one statement is sent as three messages at once, each with an answer of its own:
+//! `begin` with the settings, the statement, `commit`. If the statement fails, the server rolls back at
+//! `commit`, and what is reported is the statement's error. A commit that is answered although the
+//! transaction was rolled back needs an error before it, and the first one is the answer.
+//!
+//! # A future that is dropped
+//!
+//! leaves no transaction open. `tokio_postgres` puts a request into the connection's queue when its future is
+//! polled first, without waiting for anything before; [`join3`] polls its futures in order, all of them in the
+//! first poll. So either none of the three was queued or all are, and the connection's task sends what is
+//! queued whether or not anybody waits for the answer. Whoever uses the connection next is queued behind the
+//! commit. A [`Transaction`] that is dropped, at whatever point, has its rollback queued in the same way. So
+//! connections need no cleaning when they come back to the pool.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use deadpool_postgres::{Object, Pool, StatementCache};
+use futures_util::TryStreamExt as _;
+use futures_util::future::join3;
+use leasehold_core::{OrgId, StoreError};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Row, Statement};
+
+use crate::error::{Answer, Fault};
+use crate::store::PostgresStore;
+
+/// Names the orgs of a transaction, for the policies: their ids, joined by commas. Where it was never set it
+/// reads as null, and outside a transaction as null or as an empty text.
+pub(crate) const ORGS_SETTING: &str = "leasehold.orgs";
+
+/// What a statement is given.
+pub(crate) type Params<'p> = &'p [&'p (dyn ToSql + Sync)];
+
+/// Runs statements of the store's.
+pub(crate) trait Statements: Sync {
+    /// Runs one statement and answers all that came of it. `{schema}` in it stands for the schema's name.
+    fn run(
+        &self,
+        text: &'static str,
+        params: Params<'_>,
+    ) -> impl Future<Output = Answer<Reply>> + Send;
+
+    /// Runs one statement that looks beyond the orgs, as [`PostgresStore::tenantless`] does. It sees what has
+    /// been committed, and of a transaction under way perhaps not what it has written.
+    fn query_beyond(
+        &self,
+        text: &'static str,
+        params: Params<'_>,
+    ) -> impl Future<Output = Answer<Vec<Row>>> + Send;
+
+    /// Runs one statement and answers its rows.
+    fn query(
+        &self,
+        text: &'static str,
+        params: Params<'_>,
+    ) -> impl Future<Output = Answer<Vec<Row>>> + Send {
+        async move { Ok(self.run(text, params).await?.rows) }
+    }
+
+    /// Runs one statement that answers at most one row.
+    fn query_opt(
+        &self,
+        text: &'static str,
+        params: Params<'_>,
+    ) -> impl Future<Output = Answer<Option<Row>>> + Send {
+        async move {
+            let mut rows = self.run(text, params).await?.rows;
+            match rows.len() {
+                0 | 1 => Ok(rows.pop()),
+                count => Err(Fault::damaged(format_args!(
+                    "{count} rows where one is to be"
+                ))),
+            }
+        }
+    }
+
+    /// Runs one statement and answers how many rows it wrote.
+    fn execute(
+        &self,
+        text: &'static str,
+        params: Params<'_>,
+    ) -> impl Future<Output = Answer<u64>> + Send {
+        async move { Ok(self.run(text, params).await?.written) }
+    }
+}
+
+/// What came of a statement.
+pub(crate) struct Reply {
+    rows: Vec<Row>,
+    written: u64,
+}
+
+/// Who may connect.
+pub(crate) struct Logins {
+    pub(crate) runtime: Pool,
+    /// None: the runtime login sees everything.
+    pub(crate) system: Option<Pool>,
+}
+
+impl Logins {
+    /// The one for what is about no org in particular.
+    pub(crate) fn tenantless(&self) -> &Pool {
+        self.system.as_ref().unwrap_or(&self.runtime)
+    }
+}
+
+impl PostgresStore {
+    /// Reaches one org.
+    pub(crate) fn of_org(&self, org: OrgId) -> Access<'_> {
+        self.of_orgs([org])
+    }
+
+    /// Reaches some orgs.
+    pub(crate) fn of_orgs(&self, orgs: impl IntoIterator<Item = OrgId>) -> Access<'_> {
+        let setting = self.is_fenced().then(|| {
+            let orgs: BTreeSet<OrgId> = orgs.into_iter().collect();
+            set_orgs(&orgs)
+        });
+        Access {
+            store: self,
+            pool: &self.logins.runtime,
+            settings: setting,
+        }
+    }
+
+    /// Reaches everything.
+    pub(crate) fn tenantless(&self) -> Access<'_> {
+        Access {
+            store: self,
+            pool: self.logins.tenantless(),
+            settings: None,
+        }
+    }
+
+    /// Whether the database itself keeps the runtime's statements to the orgs that they are about: whether
+    /// the store was given a system login.
+    pub fn is_fenced(&self) -> bool {
+        self.logins.system.is_some()
+    }
+}
+
+/// Ids are written in hexadecimal digits, so no quote can be among them.
+fn set_orgs(orgs: &BTreeSet<OrgId>) -> String {
+    let mut text = format!("set local {ORGS_SETTING} = '");
+    for (place, org) in orgs.iter().enumerate() {
+        let joint = if place == 0 { "" } else { "," };
+        // Writing to a text cannot fail.
+        let _ = write!(text, "{joint}{}", org.as_uuid());
+    }
+    text.push('\'');
+    text
+}
+
+/// A way to the server, for statements that each are a transaction of their own.
+pub(crate) struct Access<'s> {
+    store: &'s PostgresStore,
+    pool: &'s Pool,
+    /// What is set in each transaction. None: nothing, and a lone statement needs no transaction around it.
+    settings: Option<String>,
+}
+
+impl<'s> Access<'s> {
+    /// A connection of the pool's, for several statements in a row or for a transaction.
+    pub(crate) async fn connection(self) -> Answer<Connection<'s>> {
+        let session = Session::of(self.pool).await?;
+        Ok(Connection {
+            access: self,
+            session,
+        })
+    }
+}
+
+impl Statements for Access<'_> {
+    async fn run(&self, text: &'static str, params: Params<'_>) -> Answer<Reply> {
+        let session = Session::of(self.pool).await?;
+        run_alone(self, &session, text, params).await
+    }
+
+    async fn query_beyond(&self, text: &'static str, params: Params<'_>) -> Answer<Vec<Row>> {
+        self.store.tenantless().query(text, params).await
+    }
+}
+
+/// A connection that reaches what it was asked for.
+pub(crate) struct Connection<'s> {
+    access: Access<'s>,
+    session: Session<'s>,
+}
+
+impl Connection<'_> {
+    /// Begins a transaction.
+    pub(crate) async fn transaction(&mut self) -> Answer<Transaction<'_>> {
+        let Session { client, fate } = &mut self.session;
+        let cache = client.statement_cache.clone();
+        let settings = &self.access.settings;
+        let begin = async {
+            // Of the client itself: the pool's would hide the client of the transaction.
+            let client: &mut Client = client;
+            let inner = client.transaction().await?;
+            if let Some(settings) = settings {
+                inner.batch_execute(settings).await?;
+            }
+            Ok::<_, tokio_postgres::Error>(inner)
+        };
+        let inner = fate.told(begin.await)?;
+        Ok(Transaction {
+            store: self.access.store,
+            fate,
+            inner,
+            cache,
+        })
+    }
+}
+
+impl Statements for Connection<'_> {
+    async fn run(&self, text: &'static str, params: Params<'_>) -> Answer<Reply> {
+        run_alone(&self.access, &self.session, text, params).await
+    }
+
+    async fn query_beyond(&self, text: &'static str, params: Params<'_>) -> Answer<Vec<Row>> {
+        beyond(self, self.access.store, text, params).await
+    }
+}
+
+/// Several statements that become durable together. Rolled back when it is dropped. After an error there is
+/// nothing to do with it but that.
+pub(crate) struct Transaction<'c> {
+    store: &'c PostgresStore,
+    fate: &'c Fate<'c>,
+    inner: tokio_postgres::Transaction<'c>,
+    cache: Arc<StatementCache>,
+}
+
+impl Transaction<'_> {
+    pub(crate) async fn commit(self) -> Answer<()> {
+        self.fate.told(self.inner.commit().await)
+    }
+}
+
+impl Statements for Transaction<'_> {
+    async fn run(&self, text: &'static str, params: Params<'_>) -> Answer<Reply> {
+        let client = self.inner.client();
+        let run = async {
+            let text = self.store.text(text);
+            let statement = self.cache.prepare(client, &text).await?;
+            send(client, &statement, params).await
+        };
+        self.fate.told(run.await)
+    }
+
+    async fn query_beyond(&self, text: &'static str, params: Params<'_>) -> Answer<Vec<Row>> {
+        beyond(self, self.store, text, params).await
+    }
+}
+
+/// Nobody who has a connection may wait for another of the same pool: all of them could.
+async fn beyond(
+    on: &impl Statements,
+    store: &PostgresStore,
+    text: &'static str,
+    params: Params<'_>,
+) -> Answer<Vec<Row>> {
+    if store.is_fenced() {
+        store.tenantless().query(text, params).await
+    } else {
+        on.query(text, params).await
+    }
+}
+
+/// A connection of a pool's, and what becomes of it.
+struct Session<'s> {
+    client: Object,
+    /// Dropped after the connection has gone back to its pool.
+    fate: Fate<'s>,
+}
+
+impl<'s> Session<'s> {
+    async fn of(pool: &'s Pool) -> Answer<Self> {
+        let fate = Fate {
+            pool,
+            is_sealed: AtomicBool::new(false),
+        };
+        let client = fate.told(pool.get().await)?;
+        Ok(Self { client, fate })
+    }
+}
+
+/// What makes the database unavailable to one connection may be of that connection alone, such as one to a
+/// server that has become a standby. After such an answer it is given up with all others that nobody uses,
+/// so that whoever asks again is connected anew.
+struct Fate<'s> {
+    pool: &'s Pool,
+    is_sealed: AtomicBool,
+}
+
+impl Fate<'_> {
+    fn told<T>(&self, answer: Result<T, impl Into<Fault>>) -> Answer<T> {
+        answer.map_err(|error| {
+            let fault = error.into();
+            if matches!(fault.0, StoreError::Unavailable(_)) {
+                self.is_sealed.store(true, Ordering::Relaxed);
+            }
+            fault
+        })
+    }
+}
+
+impl Drop for Fate<'_> {
+    fn drop(&mut self) {
+        if *self.is_sealed.get_mut() {
+            self.pool.retain(|_, _| false);
+        }
+    }
+}
+
+/// Runs a statement as a transaction of its own.
+async fn run_alone(
+    access: &Access<'_>,
+    session: &Session<'_>,
+    text: &'static str,
+    params: Params<'_>,
+) -> Answer<Reply> {
+    let client = &session.client;
+    let run = async {
+        let statement = client.prepare_cached(&access.store.text(text)).await?;
+        let Some(settings) = &access.settings else {
+            return send(client, &statement, params).await;
+        };
+        let begin = format!("begin; {settings}");
+        let (begun, reply, committed) = join3(
+            client.batch_execute(&begin),
+            send(client, &statement, params),
+            client.batch_execute("commit"),
+        )
+        .await;
+        begun?;
+        let reply = reply?;
+        committed?;
+        Ok(reply)
+    };
+    session.fate.told(run.await)
+}
+
+/// Sends a statement when it is polled first.
+async fn send(
+    client: &Client,
+    statement: &Statement,
+    params: Params<'_>,
+) -> Result<Reply, tokio_postgres::Error> {
+    let stream = client.query_raw(statement, params.iter().copied()).await?;
+    let mut stream = pin!(stream);
+    let mut rows = Vec::new();
+    while let Some(row) = stream.try_next().await? {
+        rows.push(row);
+    }
+    let written = stream.rows_affected().unwrap_or_default();
+    Ok(Reply { rows, written })
+}
