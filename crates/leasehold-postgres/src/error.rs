@@ -15,6 +15,9 @@ pub enum ConnectError {
     /// The address cannot be read. Correct it.
     #[error("the database's address cannot be read: {0}")]
     Address(String),
+    /// A certificate that the address names cannot be used. The text says why, and what to do.
+    #[error("a certificate cannot be used: {0}")]
+    Certificate(String),
     /// The schema's name is none that can be written without quotes. Choose another.
     #[error(
         "{0:?} is no name for a schema; use 1 to 63 lower-case letters, digits and _, beginning with a letter or _"
@@ -33,9 +36,9 @@ impl From<ConnectError> for StoreError {
         match error {
             ConnectError::Unusable(source) => source,
             ConnectError::Schema(text) => Self::Schema(text),
-            ConnectError::Address(_) | ConnectError::SchemaName(_) => {
-                Self::Failed(error.to_string())
-            }
+            ConnectError::Address(_)
+            | ConnectError::Certificate(_)
+            | ConnectError::SchemaName(_) => Self::Failed(error.to_string()),
         }
     }
 }
@@ -71,25 +74,13 @@ impl From<Fault> for StoreError {
     }
 }
 
-impl From<deadpool_postgres::PoolError> for Fault {
-    fn from(error: deadpool_postgres::PoolError) -> Self {
-        match error {
-            deadpool_postgres::PoolError::Backend(error) => match Self::from(error).0 {
-                // Whatever keeps a connection from being made may pass.
-                StoreError::Schema(text) | StoreError::Failed(text) | StoreError::Refused(text) => {
-                    StoreError::Unavailable(text).into()
-                }
-                passing => passing.into(),
-            },
-            other => StoreError::Unavailable(other.to_string()).into(),
-        }
-    }
-}
-
 impl From<tokio_postgres::Error> for Fault {
     fn from(error: tokio_postgres::Error) -> Self {
         let Some(refusal) = error.as_db_error() else {
-            let text = error.to_string();
+            let text = match std::error::Error::source(&error) {
+                Some(cause) => format!("{error}: {cause}"),
+                None => error.to_string(),
+            };
             return Self::from(if is_broken(&error) {
                 StoreError::Unavailable(text)
             } else {

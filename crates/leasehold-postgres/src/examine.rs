@@ -1,11 +1,10 @@
 //! Looking at a server before a queue is trusted to it.
 
 use jiff::Timestamp;
-use tokio_postgres::NoTls;
 
 use crate::error::{ConnectError, Fault};
 use crate::rows::Moment;
-use crate::store;
+use crate::server::{Address, Server};
 
 /// What a server is and how it is set, as far as the promises of a queue depend on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,12 +27,12 @@ pub struct Examination {
     pub connections: i64,
 }
 
-/// Says whether an address can be read, without going there.
+/// Says whether an address can be read, without going there, and without looking at the files it names.
 ///
 /// # Errors
 /// [`ConnectError::Address`].
 pub fn check_address(address: &str) -> Result<(), ConnectError> {
-    store::config(address).map(drop)
+    Address::parse(address).map(drop)
 }
 
 /// Looks at the server. Needs no schema and no rights beyond those to connect, and writes nothing.
@@ -43,10 +42,9 @@ pub fn check_address(address: &str) -> Result<(), ConnectError> {
 /// # Errors
 /// [`ConnectError`].
 pub async fn examine(address: &str) -> Result<Examination, ConnectError> {
-    let (client, connection) = store::config(address)?
-        .connect(NoTls)
-        .await
-        .map_err(unusable)?;
+    let server = Server::at(address)?;
+    let connected = server.connect().await;
+    let (client, connection) = connected.map_err(|error| server.told(&error))?;
     let carried = tokio::spawn(async move {
         // What broke it is told to whoever uses the client.
         let _ = connection.await;

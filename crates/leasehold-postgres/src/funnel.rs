@@ -30,7 +30,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use deadpool_postgres::{Object, Pool, StatementCache};
+use deadpool_postgres::{Object, StatementCache};
 use futures_util::TryStreamExt as _;
 use futures_util::future::join3;
 use leasehold_core::{OrgId, StoreError};
@@ -38,6 +38,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement};
 
 use crate::error::{Answer, Fault};
+use crate::server::Pool;
 use crate::store::PostgresStore;
 
 /// Names the orgs of a transaction, for the policies: their ids, joined by commas. Where it was never set it
@@ -324,7 +325,7 @@ impl Fate<'_> {
 impl Drop for Fate<'_> {
     fn drop(&mut self) {
         if *self.is_sealed.get_mut() {
-            self.pool.retain(|_, _| false);
+            self.pool.give_up_idle();
         }
     }
 }

@@ -14,7 +14,9 @@ use deadpool_postgres::Connect;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tokio_postgres::{Client, Config, Error, NoTls};
+use tokio_postgres::{Client, Config, Error};
+
+use crate::server::Server;
 
 /// The thread. When it is dropped and what runs there has ended, every connection that was made there is
 /// closed.
@@ -64,10 +66,11 @@ impl Home {
         });
     }
 
-    /// Makes connections there.
-    pub(crate) fn connector(&self) -> Connector {
+    /// Makes connections to the server there.
+    pub(crate) fn connector(&self, server: Server) -> Connector {
         Connector {
             handle: self.handle.clone(),
+            server,
         }
     }
 }
@@ -75,17 +78,19 @@ impl Home {
 #[derive(Debug)]
 pub(crate) struct Connector {
     handle: Handle,
+    server: Server,
 }
 
 type Connecting<'a> =
     Pin<Box<dyn Future<Output = Result<(Client, JoinHandle<()>), Error>> + Send + 'a>>;
 
 impl Connect for Connector {
-    fn connect(&self, config: &Config) -> Connecting<'_> {
-        let config = config.clone();
+    /// The configuration is the server's own.
+    fn connect(&self, _: &Config) -> Connecting<'_> {
+        let server = self.server.clone();
         Box::pin(async move {
             let connecting = self.handle.spawn(async move {
-                let (client, connection) = config.connect(NoTls).await?;
+                let (client, connection) = server.connect().await?;
                 let carried = tokio::spawn(async move {
                     // What broke it is told to whoever uses the client.
                     let _ = connection.await;

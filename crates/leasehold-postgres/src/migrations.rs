@@ -13,7 +13,8 @@ use tokio_postgres::Client;
 use crate::error::{ConnectError, Fault};
 use crate::options::Options;
 use crate::roles::Role;
-use crate::store::{self, Schema};
+use crate::server::Server;
+use crate::store::Schema;
 
 mod steps;
 
@@ -81,7 +82,7 @@ impl MigrationStatus {
 /// [`ConnectError`]. What was applied before an error stays, and doing it again goes on from there.
 pub async fn migrate(address: &str, options: &Options) -> Result<MigrationStatus, ConnectError> {
     let schema = Schema::parse(&options.schema)?;
-    let mut client = lone(address).await?;
+    let mut client = lone(address, options).await?;
     apply(&mut client, &schema, &options.roles).await?;
     at(&client, &schema, &options.roles).await
 }
@@ -92,21 +93,12 @@ pub async fn migrate(address: &str, options: &Options) -> Result<MigrationStatus
 /// [`ConnectError`].
 pub async fn status(address: &str, options: &Options) -> Result<MigrationStatus, ConnectError> {
     let schema = Schema::parse(&options.schema)?;
-    at(&lone(address).await?, &schema, &options.roles).await
+    at(&lone(address, options).await?, &schema, &options.roles).await
 }
 
 /// A connection of its own, which ends with its client.
-async fn lone(address: &str) -> Result<Client, ConnectError> {
-    let config = store::config(address)?;
-    let (client, connection) = config
-        .connect(tokio_postgres::NoTls)
-        .await
-        .map_err(unusable)?;
-    tokio::spawn(async move {
-        // What broke it is told to whoever uses the client.
-        let _ = connection.await;
-    });
-    Ok(client)
+async fn lone(address: &str, options: &Options) -> Result<Client, ConnectError> {
+    Server::at(address)?.lone(options.patience).await
 }
 
 fn unusable(error: tokio_postgres::Error) -> ConnectError {

@@ -2,22 +2,21 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::str::FromStr as _;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use deadpool_postgres::{
-    Hook, HookError, Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Timeouts,
+    Hook, HookError, Manager, ManagerConfig, Object, RecyclingMethod, Runtime, Timeouts,
 };
 use leasehold_core::{Lane, StoreError, Stores};
-use tokio_postgres::Config;
 
-use crate::error::{ConnectError, Fault};
+use crate::error::ConnectError;
 use crate::funnel::Logins;
 use crate::hints::{Board, Courier, Route, Subscription};
 use crate::home::Home;
 use crate::migrations;
 use crate::options::{Options, Secret};
+use crate::server::{Pool, Server};
 
 /// All stores on one schema of a Postgres database. Dropping the last handle closes its connections.
 ///
@@ -59,14 +58,19 @@ pub async fn connect(address: &str, options: Options) -> Result<Arc<PostgresStor
             "no thread can be started for its connections: {error}"
         )))
     })?;
+    let server = Server::at(address)?;
     let logins = Logins {
-        runtime: pool(address, &options, &home)?,
+        runtime: pool(server.clone(), &options, &home)?,
         system: match &options.system_login {
-            Some(Secret(address)) => Some(pool(address, &options, &home).map_err(of_system)?),
+            Some(Secret(address)) => {
+                let pool = Server::at(address).and_then(|server| pool(server, &options, &home));
+                Some(pool.map_err(of_system)?)
+            }
             None => None,
         },
     };
     let mut client = client(&logins.runtime).await?;
+    server.refuse_old(&client).await?;
     if options.migrates {
         migrations::apply(&mut client, &schema, &options.roles).await?;
     } else {
@@ -77,16 +81,7 @@ pub async fn connect(address: &str, options: Options) -> Result<Arc<PostgresStor
         drop(self::client(system).await.map_err(of_system)?);
     }
     let hints = Arc::<Board>::default();
-    let Secret(hinting) = options
-        .system_login
-        .clone()
-        .unwrap_or(Secret(address.to_owned()));
-    let route = Route::new(
-        config(&hinting)?,
-        logins.tenantless().clone(),
-        &schema,
-        &options,
-    );
+    let route = Route::new(logins.tenantless().clone(), &schema, &options);
     Ok(Arc::new(PostgresStore {
         logins,
         schema,
@@ -100,7 +95,7 @@ pub async fn connect(address: &str, options: Options) -> Result<Arc<PostgresStor
 
 async fn client(pool: &Pool) -> Result<Object, ConnectError> {
     let client = pool.get().await;
-    client.map_err(|error| ConnectError::Unusable(Fault::from(error).0))
+    client.map_err(|fault| ConnectError::Unusable(fault.into()))
 }
 
 /// Says which of two addresses is meant.
@@ -115,25 +110,12 @@ fn of_system(error: ConnectError) -> ConnectError {
     }
 }
 
-/// Reads an address without repeating it in an error: it may hold a password.
-pub(crate) fn config(address: &str) -> Result<Config, ConnectError> {
-    let mut config = Config::from_str(address).map_err(|error| {
-        // The cause names the part that cannot be read; the error itself would be enough for a parser.
-        let cause = std::error::Error::source(&error).map(ToString::to_string);
-        ConnectError::Address(cause.unwrap_or_else(|| "it is no Postgres address".to_owned()))
-    })?;
-    if config.get_application_name().is_none() {
-        config.application_name("leasehold");
-    }
-    Ok(config)
-}
-
-fn pool(address: &str, options: &Options, home: &Home) -> Result<Pool, ConnectError> {
+fn pool(server: Server, options: &Options, home: &Home) -> Result<Pool, ConnectError> {
     let manager = ManagerConfig {
         recycling_method: RecyclingMethod::Fast,
     };
-    let manager = Manager::from_connect(config(address)?, home.connector(), manager);
-    Pool::builder(manager)
+    let manager = Manager::from_connect(server.config(), home.connector(server.clone()), manager);
+    let pool = deadpool_postgres::Pool::builder(manager)
         .max_size(options.connections)
         .runtime(Runtime::Tokio1)
         .timeouts(Timeouts {
@@ -143,7 +125,8 @@ fn pool(address: &str, options: &Options, home: &Home) -> Result<Pool, ConnectEr
         })
         .post_create(prepare_session(options.patience))
         .build()
-        .map_err(|error| ConnectError::Address(error.to_string()))
+        .map_err(|error| ConnectError::Address(error.to_string()))?;
+    Ok(Pool::new(server, pool, options.patience))
 }
 
 /// Compiling a statement takes the server longer than running any of this store's, and it chooses to by

@@ -165,15 +165,21 @@ impl Postgres {
             ConnectError::Schema(reason) => super::unfit(self, &reason),
             ConnectError::Unusable(
                 StoreError::Unavailable(why) | StoreError::Failed(why) | StoreError::Retry(why),
-            ) => self.unusable(&why),
-            other => self.unusable(&other),
+            )
+            | ConnectError::Certificate(why) => self.unusable(&why),
+            other => self.unusable(&other.to_string()),
         }
     }
 
-    fn unusable(&self, why: &dyn fmt::Display) -> Failure {
+    /// The store says in one sentence why, and what to do.
+    fn unusable(&self, words: &str) -> Failure {
+        let (why, remedy) = words.split_once("; ").unwrap_or((
+            words,
+            "check that the server runs, that the address is right, and that its user may connect",
+        ));
         Failure::cannot_open(format!("the database at {self} cannot be used"))
             .because(why)
-            .remedy("check that the server runs, that the address is right, and that its user may connect")
+            .remedy(remedy)
     }
 }
 

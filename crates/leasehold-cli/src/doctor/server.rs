@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use leasehold::SystemClock;
 use leasehold::core::Clock as _;
 use leasehold::core::time::short_length;
-use leasehold_postgres::Examination;
+use leasehold_postgres::{Examination, VERSION_MIN};
 
 use super::finding::Finding;
 use super::storage::{DATABASE, judge_schema, missing, of_failure};
@@ -37,16 +37,13 @@ pub(super) fn findings(place: &Postgres) -> Vec<Finding> {
     ]
 }
 
-/// The first version that everything is tested against.
-const VERSION_MIN: i32 = 130_000;
-
 fn judge_version(seen: &Examination) -> Finding {
     const CHECK: &str = "version";
     let what = format!("the server is PostgreSQL {}", seen.version_name);
     if seen.version < VERSION_MIN {
         return Finding::error(
             CHECK,
-            format!("{what}, which is older than 13"),
+            format!("{what}, which is older than {}", VERSION_MIN / 10_000),
             "upgrade the server",
         );
     }

@@ -305,7 +305,7 @@ fn a_password_that_is_refused_is_not_repeated() {
     });
     for talk in told_of(&format!("postgres://ann:hunter2@{address}/queue")) {
         assert!(!talk.contains("hunter2"), "{talk}");
-        let says_why = talk.contains("password authentication failed for user \"ann\"");
+        let says_why = talk.contains(&format!("{address} refused the password"));
         assert!(says_why || talk.starts_with("1 error"), "{talk}");
     }
 }

@@ -27,17 +27,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, ready};
 use std::time::Duration;
 
-use deadpool_postgres::Pool;
 use leasehold_core::{Lane, StoreError};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Notification};
+use tokio_postgres::{AsyncMessage, Client, Notification};
 
 use super::Board;
 use crate::error::{Answer, Fault};
 use crate::home::Home;
 use crate::options::{Options, Wakeup};
+use crate::server::{Pool, Server};
 use crate::store::Schema;
 
 /// An idle connection is asked this often whether it is alive: a few bytes, and less often than workers poll,
@@ -62,7 +62,8 @@ const TELL: &str = "select pg_notify($1, lane) from unnest($2::text[]) as lane";
 /// Where the courier goes.
 #[derive(Debug, Clone)]
 pub(crate) struct Route {
-    config: Config,
+    /// Named in the server's list of sessions as the listener.
+    server: Server,
     pool: Pool,
     channel: String,
     wakeup: Wakeup,
@@ -71,13 +72,9 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// A route with the listener's connection named as such, for people who look at the server's sessions.
-    pub(crate) fn new(mut config: Config, pool: Pool, schema: &Schema, options: &Options) -> Self {
-        let name = config.get_application_name().unwrap_or_default();
-        let name = format!("{name} listener");
-        config.application_name(name.trim_start());
+    pub(crate) fn new(pool: Pool, schema: &Schema, options: &Options) -> Self {
         Self {
-            config,
+            server: pool.server().clone().with_role("listener"),
             pool,
             channel: channel_of(schema),
             wakeup: options.wakeup,
@@ -307,7 +304,11 @@ impl Journey {
 
     /// One connection, from its making until it breaks or all is over.
     async fn attend(&self, bond: &Bond) -> Answer<()> {
-        let connecting = async { Ok(self.route.config.connect(NoTls).await?) };
+        let server = &self.route.server;
+        let connecting = async {
+            let connected = server.connect().await;
+            connected.map_err(|error| Fault::from(server.unavailable(&error)))
+        };
         let (client, mut connection) = self.in_time(connecting).await?;
         let hearing = poll_fn(|context| {
             loop {

@@ -25,7 +25,7 @@ pub struct MigrationStep {
 /// [`ConnectError`].
 pub async fn steps(address: &str, options: &Options) -> Result<Vec<MigrationStep>, ConnectError> {
     let schema = Schema::parse(&options.schema)?;
-    let client = lone(address).await?;
+    let client = lone(address, options).await?;
     let known = versions(&client, &schema).await?;
     let mut steps = Vec::new();
     if !known.is_empty() {

@@ -25,6 +25,8 @@ mod proxy;
 #[cfg(test)]
 mod server;
 #[cfg(test)]
+mod tls;
+#[cfg(test)]
 mod worker;
 
 mod contract {

@@ -149,25 +149,48 @@ fn other_user() -> Option<(u32, u32)> {
     })
 }
 
-/// A server that runs. It listens on a socket in its folder and on no port.
+/// A server that runs. It listens on a socket in its folder, and on no port unless it was given one.
 #[derive(Debug)]
 pub(crate) struct Server {
     programs: Programs,
     folder: TempDir,
+    /// Without one it has a socket only.
+    port: Option<u16>,
     process: Child,
 }
 
 impl Server {
     /// Makes a cluster and starts a server on it; `made` is told of the folder first.
     pub(crate) async fn start(programs: &Programs, made: impl FnOnce(&Path)) -> Self {
+        let lay_out = |folder: &Path| {
+            made(folder);
+            Vec::new()
+        };
+        Self::start_with(programs, None, lay_out).await
+    }
+
+    /// One that also has a port of this machine, and those settings that `lay_out` answers, to which it
+    /// may put files into the folder.
+    pub(crate) async fn start_with(
+        programs: &Programs,
+        port: Option<u16>,
+        lay_out: impl FnOnce(&Path) -> Vec<String>,
+    ) -> Self {
         // A socket's path must be short, so it cannot be in the target folder.
         let folder = tempfile::Builder::new()
             .prefix("leasehold-postgres-")
             .tempdir()
             .unwrap();
-        made(folder.path());
+        let mut settings = lay_out(folder.path());
+        if let Some(port) = port {
+            settings.push(format!("port={port}"));
+            settings.push("listen_addresses=127.0.0.1".to_owned());
+        }
         if let Some((user, group)) = programs.user {
             chown(folder.path(), Some(user), Some(group)).unwrap();
+            for laid_out in fs::read_dir(folder.path()).unwrap() {
+                chown(laid_out.unwrap().path(), Some(user), Some(group)).unwrap();
+            }
         }
         let data = folder.path().join("data");
         let made = programs
@@ -181,7 +204,8 @@ impl Server {
         assert!(made.success(), "no cluster was made: {made}");
         let mut command = programs.command_for_life("postgres");
         command.arg("-D").arg(&data).arg("-k").arg(folder.path());
-        for setting in SETTINGS {
+        let settings = settings.iter().map(String::as_str);
+        for setting in SETTINGS.iter().copied().chain(settings) {
             command.args(["-c", setting]);
         }
         let log = fs::File::create(folder.path().join("server.log")).unwrap();
@@ -194,6 +218,7 @@ impl Server {
         let mut server = Self {
             programs: programs.clone(),
             folder,
+            port,
             process,
         };
         server.wait_until_it_answers().await;
@@ -202,11 +227,11 @@ impl Server {
 
     /// Where it is, for any client.
     pub(crate) fn address(&self) -> String {
-        let folder = self.folder.path().to_str().unwrap();
-        format!(
-            "postgres://postgres@{}/postgres",
-            folder.replace('/', "%2F")
-        )
+        let folder = self.folder.path().to_str().unwrap().replace('/', "%2F");
+        let port = self
+            .port
+            .map_or_else(String::new, |port| format!(":{port}"));
+        format!("postgres://postgres@{folder}{port}/postgres")
     }
 
     pub(crate) fn is_up(&mut self) -> bool {

@@ -32,12 +32,12 @@ fn a_good_server_is_found_good() {
 #[test]
 fn an_old_server_and_a_standby_are_errors() {
     let old = Examination {
-        version: 120_017,
+        version: 140_017,
         ..good()
     };
     assert_eq!(judge_version(&old).level, Level::Error);
     let first = Examination {
-        version: 130_000,
+        version: 150_000,
         ..good()
     };
     assert_eq!(judge_version(&first).level, Level::Ok);
