@@ -6,7 +6,13 @@
 //! - **Everything**, by [`PostgresStore::tenantless`]: it runs by the system login. For the methods that take
 //!   no org, and say why.
 //!
-//! With one login there is no second fence: everything runs by it, and nothing is set.
+//! With one login there is no second fence: everything runs by it, and no orgs are set.
+//!
+//! # Sessions
+//!
+//! Where hints are listened for, a connection is a session of the server's: statements are prepared in it by
+//! name, and it is set up once. Where they are not, a pooler may be in between, which gives every transaction
+//! another session: statements are unnamed, and what is to be set is set in each transaction.
 //!
 //! # One round trip
 //!
@@ -26,27 +32,22 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use deadpool_postgres::{Object, StatementCache};
-use futures_util::TryStreamExt as _;
 use futures_util::future::join3;
 use leasehold_core::{OrgId, StoreError};
-use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Row, Statement};
+use tokio_postgres::{Client, Row};
 
 use crate::error::{Answer, Fault};
 use crate::server::Pool;
+use crate::statement::{Params, Reply, Sessions};
 use crate::store::PostgresStore;
 
 /// Names the orgs of a transaction, for the policies: their ids, joined by commas. Where it was never set it
 /// reads as null, and outside a transaction as null or as an empty text.
 pub(crate) const ORGS_SETTING: &str = "leasehold.orgs";
-
-/// What a statement is given.
-pub(crate) type Params<'p> = &'p [&'p (dyn ToSql + Sync)];
 
 /// Runs statements of the store's.
 pub(crate) trait Statements: Sync {
@@ -97,14 +98,8 @@ pub(crate) trait Statements: Sync {
         text: &'static str,
         params: Params<'_>,
     ) -> impl Future<Output = Answer<u64>> + Send {
-        async move { Ok(self.run(text, params).await?.written) }
+        async move { Ok(self.run(text, params).await?.count) }
     }
-}
-
-/// What came of a statement.
-pub(crate) struct Reply {
-    rows: Vec<Row>,
-    written: u64,
 }
 
 /// Who may connect.
@@ -129,14 +124,11 @@ impl PostgresStore {
 
     /// Reaches some orgs.
     pub(crate) fn of_orgs(&self, orgs: impl IntoIterator<Item = OrgId>) -> Access<'_> {
-        let setting = self.is_fenced().then(|| {
-            let orgs: BTreeSet<OrgId> = orgs.into_iter().collect();
-            set_orgs(&orgs)
-        });
+        let orgs = self.is_fenced().then(|| orgs.into_iter().collect());
         Access {
             store: self,
             pool: &self.logins.runtime,
-            settings: setting,
+            settings: self.settings(orgs.as_ref()),
         }
     }
 
@@ -145,7 +137,19 @@ impl PostgresStore {
         Access {
             store: self,
             pool: self.logins.tenantless(),
-            settings: None,
+            settings: self.settings(None),
+        }
+    }
+
+    /// What to set in each transaction. Where nothing is to be set, a lone statement needs none around it.
+    fn settings(&self, orgs: Option<&BTreeSet<OrgId>>) -> Option<String> {
+        let orgs = orgs.map(set_orgs);
+        match self.sessions {
+            Sessions::Own => orgs,
+            Sessions::Shared => Some(orgs.map_or_else(
+                || NO_COMPILING_HERE.to_owned(),
+                |orgs| format!("{NO_COMPILING_HERE}; {orgs}"),
+            )),
         }
     }
 
@@ -155,6 +159,13 @@ impl PostgresStore {
         self.logins.system.is_some()
     }
 }
+
+/// Compiling a statement takes the server longer than running any of this store's, and it chooses to by
+/// estimates that are far too high where statistics are old.
+pub(crate) const NO_COMPILING: &str = "set jit = off";
+
+/// The same until the end of the transaction.
+const NO_COMPILING_HERE: &str = "set local jit = off";
 
 /// Ids are written in hexadecimal digits, so no quote can be among them.
 fn set_orgs(orgs: &BTreeSet<OrgId>) -> String {
@@ -172,7 +183,7 @@ fn set_orgs(orgs: &BTreeSet<OrgId>) -> String {
 pub(crate) struct Access<'s> {
     store: &'s PostgresStore,
     pool: &'s Pool,
-    /// What is set in each transaction. None: nothing, and a lone statement needs no transaction around it.
+    /// See [`PostgresStore::settings`].
     settings: Option<String>,
 }
 
@@ -258,9 +269,12 @@ impl Statements for Transaction<'_> {
     async fn run(&self, text: &'static str, params: Params<'_>) -> Answer<Reply> {
         let client = self.inner.client();
         let run = async {
-            let text = self.store.text(text);
-            let statement = self.cache.prepare(client, &text).await?;
-            send(client, &statement, params).await
+            let text = self.store.texts.of(text);
+            let ready = match self.store.sessions {
+                Sessions::Own => text.named(client, &self.cache).await?,
+                Sessions::Shared => text.unnamed(client).await?,
+            };
+            Ok::<_, Fault>(ready.run(client, params).await?)
         };
         self.fate.told(run.await)
     }
@@ -337,16 +351,20 @@ async fn run_alone(
     text: &'static str,
     params: Params<'_>,
 ) -> Answer<Reply> {
-    let client = &session.client;
+    let client: &Client = &session.client;
     let run = async {
-        let statement = client.prepare_cached(&access.store.text(text)).await?;
+        let text = access.store.texts.of(text);
+        let ready = match access.store.sessions {
+            Sessions::Own => text.named(client, &session.client.statement_cache).await?,
+            Sessions::Shared => text.unnamed(client).await?,
+        };
         let Some(settings) = &access.settings else {
-            return send(client, &statement, params).await;
+            return Ok::<_, Fault>(ready.run(client, params).await?);
         };
         let begin = format!("begin; {settings}");
         let (begun, reply, committed) = join3(
             client.batch_execute(&begin),
-            send(client, &statement, params),
+            ready.run(client, params),
             client.batch_execute("commit"),
         )
         .await;
@@ -356,20 +374,4 @@ async fn run_alone(
         Ok(reply)
     };
     session.fate.told(run.await)
-}
-
-/// Sends a statement when it is polled first.
-async fn send(
-    client: &Client,
-    statement: &Statement,
-    params: Params<'_>,
-) -> Result<Reply, tokio_postgres::Error> {
-    let stream = client.query_raw(statement, params.iter().copied()).await?;
-    let mut stream = pin!(stream);
-    let mut rows = Vec::new();
-    while let Some(row) = stream.try_next().await? {
-        rows.push(row);
-    }
-    let written = stream.rows_affected().unwrap_or_default();
-    Ok(Reply { rows, written })
 }

@@ -34,6 +34,7 @@ mod roles;
 mod rows;
 mod schedules;
 mod server;
+mod statement;
 mod store;
 mod tenancy;
 mod work;

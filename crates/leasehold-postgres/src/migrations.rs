@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 
 use sha2::{Digest as _, Sha256};
 use tokio_postgres::Client;
+use tokio_postgres::types::Type;
 
 use crate::error::{ConnectError, Fault};
 use crate::options::Options;
@@ -191,10 +192,12 @@ async fn at(
 
 /// The versions of the steps that the schema has, of whichever role.
 async fn versions(client: &Client, schema: &Schema) -> Result<BTreeSet<i32>, ConnectError> {
+    // Unnamed, since there may be a pooler in between.
+    let table = format!("{}.migrations", schema.name());
     let exists = client
-        .query_one(
+        .query_typed_one(
             "select to_regclass($1) is not null",
-            &[&format!("{}.migrations", schema.name())],
+            &[(&table, Type::TEXT)],
         )
         .await
         .map_err(unusable)?;
@@ -202,7 +205,7 @@ async fn versions(client: &Client, schema: &Schema) -> Result<BTreeSet<i32>, Con
         return Ok(BTreeSet::new());
     }
     let text = schema.within("select version, name, digest from {schema}.migrations");
-    let rows = client.query(&text, &[]).await.map_err(unusable)?;
+    let rows = client.query_typed(&text, &[]).await.map_err(unusable)?;
     let mut versions = BTreeSet::new();
     for row in rows {
         let (version, name, found): (i32, String, Vec<u8>) = (row.get(0), row.get(1), row.get(2));

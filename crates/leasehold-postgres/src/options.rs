@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::roles::Role;
+use crate::statement::Sessions;
 
 /// How a store's workers learn that another process gave them something to do. In either way the store
 /// tells other processes, and its own workers learn of its own work at once.
@@ -13,7 +14,9 @@ pub enum Wakeup {
     /// must lead to the server itself: a pooler in transaction mode swallows what is listened for.
     #[default]
     Listen,
-    /// By looking now and then, as often as they poll.
+    /// By looking now and then, as often as they poll. Works behind a pooler in transaction mode too: no session
+    /// of the server's is relied on, or left with anything in it. So such a store does not migrate its schema;
+    /// [`migrate`](crate::migrate) does, by an address that leads to the server itself.
     Poll,
 }
 
@@ -65,6 +68,13 @@ impl Options {
     /// lease.
     pub const PATIENCE: Duration = Duration::from_secs(5);
 
+    pub(crate) fn sessions(&self) -> Sessions {
+        match self.wakeup {
+            Wakeup::Listen => Sessions::Own,
+            Wakeup::Poll => Sessions::Shared,
+        }
+    }
+
     /// With the tables in that schema: a name of lower-case letters, digits and `_`.
     pub fn with_schema(mut self, schema: impl Into<String>) -> Self {
         self.schema = schema.into();
@@ -100,6 +110,9 @@ impl Options {
     /// org in particular, while the address that the store is connected by sees only the rows of the orgs that
     /// a transaction names in the setting `leasehold.orgs` (ids joined by commas). That takes policies on the
     /// tables. Both logins have a pool of their own, each of as many connections.
+    ///
+    /// Neither need own the tables: a store with two logins is best connected [without
+    /// migrating](Options::without_migrating).
     ///
     /// Without it everything goes by one login, and tenants are kept apart by the predicates of the statements
     /// alone.

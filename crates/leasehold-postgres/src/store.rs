@@ -1,8 +1,9 @@
 //! Connecting to a database, and the store that it becomes.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use deadpool_postgres::{
@@ -11,21 +12,23 @@ use deadpool_postgres::{
 use leasehold_core::{Lane, StoreError, Stores};
 
 use crate::error::ConnectError;
-use crate::funnel::Logins;
+use crate::funnel::{Logins, NO_COMPILING};
 use crate::hints::{Board, Courier, Route, Subscription};
 use crate::home::Home;
 use crate::migrations;
 use crate::options::{Options, Secret};
 use crate::server::{Pool, Server};
+use crate::statement::{Sessions, Texts};
 
 /// All stores on one schema of a Postgres database. Dropping the last handle closes its connections.
 ///
 /// Every statement goes through the [`funnel`](crate::funnel).
 pub struct PostgresStore {
     pub(crate) logins: Logins,
-    schema: Schema,
-    /// Statements with the schema's name in them, by where their text is in this program.
-    texts: RwLock<HashMap<usize, Arc<str>>>,
+    pub(crate) sessions: Sessions,
+    pub(crate) texts: Texts,
+    /// Whether somebody has been told that no hints come from elsewhere.
+    is_polling_known: AtomicBool,
     hints: Arc<Board>,
     courier: Courier,
     patience: Duration,
@@ -37,7 +40,7 @@ impl fmt::Debug for PostgresStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The pool's configuration may hold a password.
         f.debug_struct("PostgresStore")
-            .field("schema", &self.schema)
+            .field("schema", self.texts.schema())
             .field("is_fenced", &self.is_fenced())
             .finish_non_exhaustive()
     }
@@ -69,12 +72,15 @@ pub async fn connect(address: &str, options: Options) -> Result<Arc<PostgresStor
             None => None,
         },
     };
+    let sessions = options.sessions();
     let mut client = client(&logins.runtime).await?;
     server.refuse_old(&client).await?;
-    if options.migrates {
-        migrations::apply(&mut client, &schema, &options.roles).await?;
-    } else {
-        migrations::check(&client, &schema, &options.roles).await?;
+    match migrations::check(&client, &schema, &options.roles).await {
+        // What keeps others from migrating at the same time is held by the session.
+        Err(ConnectError::Schema(_)) if options.migrates && sessions == Sessions::Own => {
+            migrations::apply(&mut client, &schema, &options.roles).await?;
+        }
+        checked => checked?,
     }
     drop(client);
     if let Some(system) = &logins.system {
@@ -84,8 +90,9 @@ pub async fn connect(address: &str, options: Options) -> Result<Arc<PostgresStor
     let route = Route::new(logins.tenantless().clone(), &schema, &options);
     Ok(Arc::new(PostgresStore {
         logins,
-        schema,
-        texts: RwLock::default(),
+        sessions,
+        texts: Texts::within(schema),
+        is_polling_known: AtomicBool::new(sessions == Sessions::Own),
         courier: Courier::start(route, Arc::clone(&hints), &home),
         hints,
         patience: options.patience,
@@ -115,7 +122,12 @@ fn pool(server: Server, options: &Options, home: &Home) -> Result<Pool, ConnectE
         recycling_method: RecyclingMethod::Fast,
     };
     let manager = Manager::from_connect(server.config(), home.connector(server.clone()), manager);
-    let pool = deadpool_postgres::Pool::builder(manager)
+    let builder = deadpool_postgres::Pool::builder(manager);
+    let builder = match options.sessions() {
+        Sessions::Own => builder.post_create(prepare_session(options.patience)),
+        Sessions::Shared => builder,
+    };
+    let pool = builder
         .max_size(options.connections)
         .runtime(Runtime::Tokio1)
         .timeouts(Timeouts {
@@ -123,20 +135,17 @@ fn pool(server: Server, options: &Options, home: &Home) -> Result<Pool, ConnectE
             create: Some(options.patience),
             recycle: Some(options.patience),
         })
-        .post_create(prepare_session(options.patience))
         .build()
         .map_err(|error| ConnectError::Address(error.to_string()))?;
     Ok(Pool::new(server, pool, options.patience))
 }
 
-/// Compiling a statement takes the server longer than running any of this store's, and it chooses to by
-/// estimates that are far too high where statistics are old. Told by a statement: a pooler in between need
-/// not pass on what a connection asks for at its start.
+/// Told by a statement: a pooler that keeps sessions need not pass on what a connection asks for at its start.
 fn prepare_session(patience: Duration) -> Hook {
     Hook::async_fn(move |client, _| {
         Box::pin(async move {
             // The pool bounds how long connecting takes, but not this.
-            tokio::time::timeout(patience, client.batch_execute("set jit = off"))
+            tokio::time::timeout(patience, client.batch_execute(NO_COMPILING))
                 .await
                 .map_err(|_| HookError::message("a new connection does not answer"))?
                 .map_err(HookError::Backend)
@@ -189,19 +198,6 @@ impl PostgresStore {
         let _ = tokio::time::timeout(self.patience, self.courier.has_told()).await;
     }
 
-    /// The statement, with `{schema}` replaced by the schema's name.
-    pub(crate) fn text(&self, text: &'static str) -> Arc<str> {
-        let place = text.as_ptr() as usize;
-        let texts = self.texts.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = texts.get(&place) {
-            return known.clone();
-        }
-        drop(texts);
-        let text: Arc<str> = self.schema.within(text).into();
-        let mut texts = self.texts.write().unwrap_or_else(PoisonError::into_inner);
-        texts.entry(place).or_insert(text).clone()
-    }
-
     /// Hints the workers of the lanes, after the commit that gave them something to do.
     pub(crate) fn hint(&self, lanes: &BTreeSet<Lane>) {
         self.hints.hint(lanes);
@@ -209,6 +205,11 @@ impl PostgresStore {
     }
 
     pub(crate) fn listen(&self, lanes: &[Lane]) -> Subscription {
+        if !self.is_polling_known.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "not listening for work of other processes, as wakeup = poll says; it is found by polling"
+            );
+        }
         let subscription = self.hints.subscribe(lanes);
         self.courier.listen();
         subscription

@@ -243,12 +243,60 @@ async fn without_a_free_connection_a_call_ends_with_the_patience() {
     // Twice is far less than the call would wait for the holder.
     let asked = tokio::time::timeout(PATIENCE, store.now());
     let error = asked.await.expect("its patience ends").unwrap_err();
-    assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
+    assert!(
+        matches!(&error, StoreError::Unavailable(text) if text.contains("allow more of them")),
+        "{error:?}"
+    );
     holder.batch_execute("rollback").await.unwrap();
     for settled in settling.join_all().await {
         assert_eq!(settled.unwrap(), [Settled::Settled(Ended::Done)]);
     }
     store.now().await.unwrap();
+}
+
+/// A server that has no room for one connection more, by the limit of a login.
+#[tokio::test]
+async fn a_server_without_a_free_connection_is_an_outage_that_says_what_to_do() {
+    let Some(on) = OneSchema::new().await else {
+        return;
+    };
+    let login = format!("{}_limited", on.schema);
+    // A superuser has no limit, and who owns the schema may migrate it.
+    let text = format!(
+        "create role {login} login password 'word' connection limit 1;
+         grant usage on schema {0} to {login};
+         grant select on all tables in schema {0} to {login}",
+        on.schema
+    );
+    on.outsider.batch_execute(&text).await.unwrap();
+    let address = with_parameter(on.address(), "user", &login);
+    let address = with_parameter(&address, "password", "word");
+    let options = on.options().without_migrating();
+    let store = leasehold_postgres::connect(&address, options.clone())
+        .await
+        .unwrap();
+    store.now().await.unwrap();
+    let error: StoreError = leasehold_postgres::connect(&address, options.clone())
+        .await
+        .unwrap_err()
+        .into();
+    assert!(
+        matches!(&error, StoreError::Unavailable(text) if text.contains("raise its max_connections")),
+        "{error:?}"
+    );
+    // It passes, as soon as somebody goes.
+    drop(store);
+    asked_again(&mut 0, || async {
+        let connected = leasehold_postgres::connect(&address, options.clone()).await;
+        connected?.now().await
+    })
+    .await;
+    let text = format!(
+        "select pg_terminate_backend(pid) from pg_stat_activity where usename = '{login}';
+         drop owned by {login};
+         drop role {login}"
+    );
+    on.outsider.batch_execute(&text).await.unwrap();
 }
 
 /// As after a failover, where the server that this store is connected to has become a standby.
@@ -330,6 +378,9 @@ impl OwnDatabase {
         beside.outsider.batch_execute(&text).await.unwrap();
         let address = with_parameter(beside.address(), "dbname", &name);
         let options = Options::default().with_wakeup(Wakeup::Poll);
+        leasehold_postgres::migrate(&address, &options)
+            .await
+            .unwrap();
         let store = leasehold_postgres::connect(&address, options).await;
         Some(Self {
             name,

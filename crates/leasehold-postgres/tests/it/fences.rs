@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold_core::store::work::{Ended, Enqueued, Renewed, Settled};
 use leasehold_core::{OrgId, StoreError, WorkStore as _};
-use leasehold_postgres::{Options, PostgresStore};
+use leasehold_postgres::{Options, PostgresStore, Wakeup};
 use leasehold_testkit::contract::samples::{
     ORG, OTHER, complete, hold_in, id, numbered, renewal, request_of, settlement,
 };
@@ -97,10 +97,22 @@ impl Fenced {
 
 #[tokio::test]
 async fn the_items_of_two_orgs_live_their_lives_by_two_logins() {
+    lives(Wakeup::Listen).await;
+}
+
+#[tokio::test]
+async fn they_do_so_too_where_sessions_are_shared() {
+    lives(Wakeup::Poll).await;
+}
+
+async fn lives(wakeup: Wakeup) {
     let Some(fenced) = Fenced::new().await else {
         return;
     };
-    let store = fenced.store().await;
+    let options = fenced.options().with_wakeup(wakeup);
+    let store = leasehold_postgres::connect(&fenced.runtime, options)
+        .await
+        .unwrap();
     assert!(store.is_fenced());
     assert!(!fenced.on.store.is_fenced());
     for (org, number) in [(ORG, 1), (OTHER, 2)] {

@@ -21,6 +21,8 @@ mod misled;
 #[cfg(test)]
 mod plans;
 #[cfg(test)]
+mod pooler;
+#[cfg(test)]
 mod proxy;
 #[cfg(test)]
 mod server;

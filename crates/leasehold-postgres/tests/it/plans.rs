@@ -5,6 +5,7 @@
 //! asked that are held, with the plans that the server comes to use for them after some rounds.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::time::Duration;
 
 use crate::faults::with_parameter;
@@ -73,7 +74,22 @@ const FILL: &str = "
 ";
 
 /// A schema with [`FILL`], whose statistics nobody gathers unasked.
-async fn filled() -> Option<OneSchema> {
+struct Filled {
+    on: OneSchema,
+    /// How the stores are connected whose reads are counted. A statement that has a name is soon planned for any
+    /// parameters, one without for those that it has.
+    wakeup: Wakeup,
+}
+
+impl Deref for Filled {
+    type Target = OneSchema;
+
+    fn deref(&self) -> &OneSchema {
+        &self.on
+    }
+}
+
+async fn filled(wakeup: Wakeup) -> Option<Filled> {
     let on = OneSchema::new().await?;
     let tables = on.tables().await;
     for table in tables {
@@ -94,7 +110,7 @@ async fn filled() -> Option<OneSchema> {
     tokio::time::timeout(PATIENCE, ends)
         .await
         .expect("the session ends");
-    Some(on)
+    Some(Filled { on, wakeup })
 }
 
 impl OneSchema {
@@ -131,7 +147,9 @@ impl OneSchema {
             .map(|row| (row.get(0), (row.get(1), row.get(2))))
             .collect()
     }
+}
 
+impl Filled {
     /// Holds that rounds of a call, on a store of their own, read large tables by indexes alone, these
     /// among them, and at most so many rows by each in a round.
     async fn holds(
@@ -144,7 +162,7 @@ impl OneSchema {
         let name = format!("{}_read", self.schema);
         let address = with_parameter(self.address(), "application_name", &name);
         // Called one after the other, all rounds are of one connection, which learns the statements.
-        let options = self.options().with_wakeup(Wakeup::Poll);
+        let options = self.options().with_wakeup(self.wakeup);
         let before = self.counted().await;
         let store = leasehold_postgres::connect(&address, options)
             .await
@@ -186,8 +204,17 @@ impl OneSchema {
 }
 
 #[tokio::test]
-async fn statements_read_by_indexes_where_there_are_statistics() {
-    let Some(on) = filled().await else {
+async fn named_statements_read_by_indexes_where_there_are_statistics() {
+    with_statistics(Wakeup::Listen).await;
+}
+
+#[tokio::test]
+async fn unnamed_statements_read_by_indexes_where_there_are_statistics() {
+    with_statistics(Wakeup::Poll).await;
+}
+
+async fn with_statistics(wakeup: Wakeup) {
+    let Some(on) = filled(wakeup).await else {
         return;
     };
     on.analyze().await;
@@ -195,17 +222,26 @@ async fn statements_read_by_indexes_where_there_are_statistics() {
     lists(&on).await;
 }
 
+#[tokio::test]
+async fn named_statements_read_by_indexes_where_there_are_no_statistics() {
+    without_statistics(Wakeup::Listen).await;
+}
+
+#[tokio::test]
+async fn unnamed_statements_read_by_indexes_where_there_are_no_statistics() {
+    without_statistics(Wakeup::Poll).await;
+}
+
 /// As after a first burst, or a restore. A list, for which somebody waits, may then pass over all that there
 /// is.
-#[tokio::test]
-async fn statements_read_by_indexes_where_there_are_no_statistics() {
-    let Some(on) = filled().await else {
+async fn without_statistics(wakeup: Wakeup) {
+    let Some(on) = filled(wakeup).await else {
         return;
     };
     all_but_lists(&on).await;
 }
 
-async fn all_but_lists(on: &OneSchema) {
+async fn all_but_lists(on: &Filled) {
     looks(on).await;
     sweeps(on).await;
     enqueues(on).await;
@@ -222,7 +258,7 @@ fn request(tenant_cap: Option<u32>) -> ClaimRequest {
     }
 }
 
-async fn claims(on: &OneSchema) {
+async fn claims(on: &Filled) {
     for (call, cap) in [("claim", None), ("claim with a cap", Some(50_000))] {
         on.holds(
             call,
@@ -243,7 +279,7 @@ type Settle<'a> = (&'a str, &'a [Vec<Hold>], Move, bool, &'a [&'a str]);
 
 type Move = fn() -> Transition;
 
-async fn settles(on: &OneSchema) {
+async fn settles(on: &Filled) {
     let mut held = Vec::new();
     for _ in 0..2 * ROUNDS {
         let claimed = on.store.claim(&request(None)).await.unwrap();
@@ -281,7 +317,7 @@ async fn settles(on: &OneSchema) {
     }
 }
 
-async fn enqueues(on: &OneSchema) {
+async fn enqueues(on: &Filled) {
     let batch_of = |first: u128| (first..first + u128::from(FEW)).map(numbered);
     on.holds(
         "enqueue",
@@ -298,7 +334,7 @@ async fn enqueues(on: &OneSchema) {
     .await;
 }
 
-async fn looks(on: &OneSchema) {
+async fn looks(on: &Filled) {
     let key = |number| IdempotencyKey::new(id(number).as_uuid());
     on.holds(
         "get",
@@ -346,7 +382,7 @@ async fn looks(on: &OneSchema) {
     .await;
 }
 
-async fn lists(on: &OneSchema) {
+async fn lists(on: &Filled) {
     let cases: [(Option<Status>, &[&str], i64); 5] = [
         (None, &["items_org", "items_pkey|items_org"], FEW_READS),
         (
@@ -398,7 +434,7 @@ async fn lists(on: &OneSchema) {
     .await;
 }
 
-async fn sweeps(on: &OneSchema) {
+async fn sweeps(on: &Filled) {
     on.holds(
         "maintenance due",
         &["ends_unaudited"],
@@ -443,8 +479,11 @@ async fn no_statement_is_compiled() {
     );
     on.outsider.batch_execute(&text).await.unwrap();
     let address = with_parameter(on.address(), "options", "-c jit=on");
-    let store = leasehold_postgres::connect(&address, on.options())
-        .await
-        .unwrap();
-    store.now().await.unwrap();
+    for wakeup in [Wakeup::Listen, Wakeup::Poll] {
+        let options = on.options().with_wakeup(wakeup);
+        let store = leasehold_postgres::connect(&address, options)
+            .await
+            .unwrap();
+        store.now().await.unwrap();
+    }
 }

@@ -68,7 +68,7 @@ impl Programs {
     }
 
     /// One that is told to stop when the thread that starts it is gone, where the system can do that.
-    fn command_for_life(&self, program: &str) -> Command {
+    pub(crate) fn command_for_life(&self, program: &str) -> Command {
         let ties = ["--pdeathsig", "INT"];
         let can_tie = Command::new("setpriv")
             .args(ties)

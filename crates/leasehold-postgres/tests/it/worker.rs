@@ -19,15 +19,15 @@ use crate::harness::{OneSchema, PATIENCE};
 const BURST: Duration = Duration::from_mins(2);
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Tally {
-    n: u32,
+pub(crate) struct Tally {
+    pub(crate) n: u32,
 }
 
 impl Work for Tally {
     const KIND: &'static str = "TALLY";
 }
 
-fn settings(capacity: u32) -> WorkerSettings {
+pub(crate) fn settings(capacity: u32) -> WorkerSettings {
     WorkerSettings {
         name: "case".to_owned(),
         capacity,
@@ -40,7 +40,7 @@ fn settings(capacity: u32) -> WorkerSettings {
     }
 }
 
-fn worker(
+pub(crate) fn worker(
     store: &Arc<PostgresStore>,
     handler: impl leasehold::Handler<Tally>,
     settings: WorkerSettings,
@@ -49,7 +49,7 @@ fn worker(
     Worker::new(QueueSource::new(store.stores()), executor, settings).unwrap()
 }
 
-async fn stop<T>(stopper: Stopper, running: JoinHandle<T>) {
+pub(crate) async fn stop<T>(stopper: Stopper, running: JoinHandle<T>) {
     stopper.stop();
     let ended = tokio::time::timeout(PATIENCE, running).await;
     ended.expect("the worker ends").unwrap();
