@@ -51,17 +51,26 @@ impl Cpu {
         }
     }
 
-    pub(super) fn seconds_since(self) -> f64 {
-        Self::now().spent.saturating_sub(self.spent).as_secs_f64()
+    pub(super) fn seconds_until(self, then: Self) -> f64 {
+        then.spent.saturating_sub(self.spent).as_secs_f64()
     }
 }
 
 /// The resident memory of this process in MiB; 0 where the system does not tell.
 pub(super) fn resident_mib() -> f64 {
+    status_mib("VmRSS:")
+}
+
+/// Its peak since the process started.
+pub(super) fn resident_peak_mib() -> f64 {
+    status_mib("VmHWM:")
+}
+
+fn status_mib(field: &str) -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kib = status
         .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .find_map(|line| line.strip_prefix(field))
         .and_then(|rest| rest.split_whitespace().next())
         .and_then(|number| number.parse::<f64>().ok());
     kib.unwrap_or_default() / 1024.0
@@ -79,4 +88,21 @@ pub(super) fn sync_times(folder: &Path, count: usize) -> std::io::Result<Vec<f64
         times.push(watch.seconds() * 1e3);
     }
     Ok(times)
+}
+
+pub(super) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    percentile(&values, 0.5)
+}
+
+/// Of sorted values; 0 of none.
+pub(super) fn percentile(sorted: &[f64], share: f64) -> f64 {
+    let last = sorted.len().saturating_sub(1) as f64;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a share of a length is within the length"
+    )]
+    let at = (last * share).round() as usize;
+    sorted.get(at).copied().unwrap_or_default()
 }

@@ -1,6 +1,8 @@
 //! The command as a person or a script uses it: arguments in, streams and an exit code out.
 
 #[cfg(test)]
+mod bench;
+#[cfg(test)]
 #[path = "../../../leasehold-postgres/tests/it/cluster.rs"]
 mod cluster;
 mod config;
