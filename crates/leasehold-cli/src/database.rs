@@ -81,6 +81,15 @@ impl Database {
         }
     }
 
+    /// The same, with connections enough for workers that make so many calls at once.
+    pub(crate) fn serving(self, calls: u32) -> Self {
+        match self {
+            Self::Postgres(server) => Self::Postgres(server.serving(calls)),
+            // A file has one connection that writes, whoever asks.
+            file @ Self::Sqlite(_) => file,
+        }
+    }
+
     /// Opens what is there: the queue must exist and be of this build's schema.
     pub(crate) async fn open(&self) -> Result<Queue, Failure> {
         match self {

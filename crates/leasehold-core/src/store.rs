@@ -87,6 +87,8 @@ pub struct Stores {
     pub schedules: Arc<dyn ScheduleStore>,
     /// Which workers live.
     pub liveness: Arc<dyn LivenessStore>,
+    /// How many calls they serve at once between them, while further ones wait. `None`: as many as are made.
+    pub calls_max: Option<u32>,
 }
 
 impl Stores {
@@ -110,6 +112,13 @@ impl Stores {
             markers: store.clone(),
             schedules: store.clone(),
             liveness: store,
+            calls_max: None,
         }
+    }
+
+    /// With a bound on how many calls they serve at once, such as the size of a pool of connections.
+    pub fn with_calls_max(mut self, calls: u32) -> Self {
+        self.calls_max = Some(calls);
+        self
     }
 }

@@ -75,13 +75,28 @@ impl Options {
         }
     }
 
+    /// How many calls the connections serve at once.
+    pub(crate) fn calls_max(&self) -> u32 {
+        let pools = 1 + usize::from(self.system_login.is_some());
+        let telling = match self.wakeup {
+            // By the connection that listens.
+            Wakeup::Listen => 0,
+            Wakeup::Poll => 1,
+        };
+        let calls = (self.connections * pools).saturating_sub(telling);
+        u32::try_from(calls).unwrap_or(u32::MAX)
+    }
+
     /// With the tables in that schema: a name of lower-case letters, digits and `_`.
     pub fn with_schema(mut self, schema: impl Into<String>) -> Self {
         self.schema = schema.into();
         self
     }
 
-    /// With at most so many connections; at least two.
+    /// With at most so many connections; at least two. A worker needs up to six, and says so if there are fewer
+    /// ([`WorkerSettings::calls_at_once`]); handlers that use the store come on top.
+    ///
+    /// [`WorkerSettings::calls_at_once`]: https://docs.rs/leasehold/latest/leasehold/struct.WorkerSettings.html#method.calls_at_once
     pub fn with_connections(mut self, connections: usize) -> Self {
         self.connections = connections.max(2);
         self

@@ -32,6 +32,7 @@ pub struct PostgresStore {
     hints: Arc<Board>,
     courier: Courier,
     patience: Duration,
+    calls_max: u32,
     /// Dropped last: what is above lives there.
     _home: Home,
 }
@@ -96,6 +97,7 @@ pub async fn connect(address: &str, options: Options) -> Result<Arc<PostgresStor
         courier: Courier::start(route, Arc::clone(&hints), &home),
         hints,
         patience: options.patience,
+        calls_max: options.calls_max(),
         _home: home,
     }))
 }
@@ -185,9 +187,10 @@ impl Schema {
 }
 
 impl PostgresStore {
-    /// This store as every namespace's.
+    /// This store as every namespace's. They serve as many calls at once as it has connections.
     pub fn stores(self: &Arc<Self>) -> Stores {
-        Stores::from_one(Arc::clone(self))
+        let stores = Stores::from_one(Arc::clone(self));
+        stores.with_calls_max(self.calls_max)
     }
 
     /// Waits until other processes have been told of everything this store has committed, at most as long

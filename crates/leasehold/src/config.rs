@@ -103,6 +103,34 @@ impl WorkerSettings {
         self.check_pairs()
     }
 
+    /// How many calls to its stores a worker makes at once, at most for long: a claim, settles, a renewal, one of
+    /// its sweep and its heartbeat. Handlers that use the stores come on top. Workers that share stores add up.
+    ///
+    /// Stores that serve fewer would keep renewals waiting behind settles, and leases would be lost:
+    /// [`Worker::new`](crate::Worker::new) refuses them.
+    pub fn calls_at_once(&self) -> u32 {
+        let held_max = self.capacity.saturating_add(self.prefetch);
+        let settles = held_max.min(SETTLES_MAX);
+        CALLS_BESIDE_SETTLES + settles
+    }
+
+    /// Passes if stores that serve so many calls at once serve this worker.
+    pub(crate) fn check_calls(&self, calls_max: u32) -> Result<(), SettingsError> {
+        let needed = self.calls_at_once();
+        if calls_max >= needed {
+            return Ok(());
+        }
+        let rule = format!(
+            "a worker of it makes {needed} calls to the store at once, which has {calls_max} connections for \
+             them; give the store more connections"
+        );
+        Err(SettingsError {
+            setting: "capacity",
+            given: self.capacity.to_string(),
+            rule,
+        })
+    }
+
     fn check_counts(&self) -> Result<(), SettingsError> {
         let refuse = |setting, given: &dyn fmt::Debug, rule: &str| {
             Err(SettingsError {
@@ -237,6 +265,13 @@ pub(crate) fn check_kinds(kinds: &BTreeMap<Kind, KindSettings>) -> Result<(), Se
 }
 
 /// Leaves room for the process and the random bits of a worker id.
+/// So many settles are under way at once: while the store makes one durable, the next is with it
+/// already, and one that must be asked again does not hold up all others.
+pub(crate) const SETTLES_MAX: u32 = 2;
+
+/// A claim, a renewal, one of the sweep, and a heartbeat.
+const CALLS_BESIDE_SETTLES: u32 = 4;
+
 const NAME_BYTES_MAX: usize = 100;
 /// A claim looks at each lane; more are a sign of lanes used as keys.
 const LANES_MAX: usize = 100;

@@ -141,6 +141,9 @@ impl<S: Source, E: Executor> Worker<S, E> {
     /// [`WorkerError`] names the setting and its rule.
     pub fn new(source: S, executor: E, settings: WorkerSettings) -> Result<Self, WorkerError> {
         settings.check()?;
+        if let Some(calls_max) = source.stores().calls_max {
+            settings.check_calls(calls_max)?;
+        }
         if executor.kinds().is_empty() {
             return Err(WorkerError::NoKinds);
         }

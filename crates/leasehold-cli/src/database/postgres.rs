@@ -19,6 +19,8 @@ pub(crate) struct Postgres {
     address: String,
     /// Without the password and the options.
     shown: String,
+    /// How many its pool may have.
+    pub(super) connections: usize,
 }
 
 impl Postgres {
@@ -65,12 +67,22 @@ impl Postgres {
         Ok(Self {
             shown: format!("{scheme}://{user}{at}{place}"),
             address: url.to_owned(),
+            connections: Options::CONNECTIONS,
         })
+    }
+
+    /// The same, for workers that make so many calls at once.
+    pub(super) fn serving(mut self, calls: u32) -> Self {
+        let calls = usize::try_from(calls).unwrap_or(usize::MAX);
+        self.connections = calls
+            .saturating_add(CONNECTIONS_BESIDE)
+            .max(self.connections);
+        self
     }
 
     /// Connects to what is there.
     pub(super) async fn open(&self) -> Result<Arc<PostgresStore>, Failure> {
-        match self.connect(options().without_migrating()).await {
+        match self.connect(self.options().without_migrating()).await {
             Ok(store) => Ok(store),
             Err(error) => Err(self.refused_to_open(error).await),
         }
@@ -81,13 +93,13 @@ impl Postgres {
         let begun = SystemClock.elapsed();
         let mut before = None;
         loop {
-            let error = match self.connect(options().without_migrating()).await {
+            let error = match self.connect(self.options().without_migrating()).await {
                 Err(error @ ConnectError::Schema(_)) => error,
                 opened => return opened.map_err(|error| self.refusal(error)),
             };
             let version = self.version().await?;
             if version == 0 {
-                let created = self.connect(options()).await;
+                let created = self.connect(self.options()).await;
                 return created.map_err(|error| self.refusal(error));
             }
             // Somebody else, started at the same time, may be creating it just now.
@@ -99,12 +111,16 @@ impl Postgres {
         }
     }
 
+    fn options(&self) -> Options {
+        Options::default().with_connections(self.connections)
+    }
+
     async fn connect(&self, options: Options) -> Result<Arc<PostgresStore>, ConnectError> {
         leasehold_postgres::connect(&self.address, options).await
     }
 
     async fn version(&self) -> Result<i32, Failure> {
-        let options = options();
+        let options = self.options();
         let status = self.look(leasehold_postgres::status(&self.address, &options));
         Ok(status.await?.at)
     }
@@ -112,7 +128,7 @@ impl Postgres {
     /// Brings the schema to this build's version; answers what that took.
     pub(super) async fn migrate(&self) -> Result<Vec<u32>, Failure> {
         let before = self.version().await?;
-        let after = leasehold_postgres::migrate(&self.address, &options()).await;
+        let after = leasehold_postgres::migrate(&self.address, &self.options()).await;
         let after = after.map_err(|error| self.refusal(error))?.at;
         Ok((before + 1..=after)
             .filter_map(|version| version.try_into().ok())
@@ -120,7 +136,7 @@ impl Postgres {
     }
 
     pub(super) async fn steps(&self) -> Result<Vec<Step>, Failure> {
-        let options = options();
+        let options = self.options();
         let all = self.look(leasehold_postgres::steps(&self.address, &options));
         let step = |one: leasehold_postgres::MigrationStep| Step {
             version: one.version.unsigned_abs(),
@@ -200,9 +216,8 @@ const GIVE_A_URL: &str = "give one such as postgres://USER:PASSWORD@HOST:5432/DA
 /// Longer than any one step takes that creates a schema.
 const STEP_PATIENCE: Duration = Duration::from_millis(500);
 
-/// How many connections a process takes: those of its pool, and the one that listens.
-pub(crate) const CONNECTIONS: usize = Options::CONNECTIONS + 1;
+/// For what people look at while all workers are at it.
+const CONNECTIONS_BESIDE: usize = 2;
 
-fn options() -> Options {
-    Options::default()
-}
+/// How many connections a process takes with one worker: those of its pool, and the one that listens.
+pub(crate) const CONNECTIONS: usize = Options::CONNECTIONS + 1;

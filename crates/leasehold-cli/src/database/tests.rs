@@ -158,3 +158,17 @@ fn a_url_is_shown_without_what_may_be_a_password() {
         assert_eq!(without_password(url), shown);
     }
 }
+
+#[test]
+fn a_server_is_given_as_many_connections_as_its_workers_need() {
+    let connections = |calls| match Database::parse("postgres://db/queue")
+        .unwrap()
+        .serving(calls)
+    {
+        Database::Postgres(server) => server.connections,
+        Database::Sqlite(file) => panic!("{file:?} is a file"),
+    };
+    // What one worker needs, and people.
+    assert_eq!(connections(6), 8);
+    assert_eq!(connections(18), 20);
+}

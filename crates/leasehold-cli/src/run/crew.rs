@@ -48,10 +48,11 @@ impl Crew {
                 ));
         }
         let executor = Arc::new(executor(&config.kinds, fence)?);
-        let database = Database::of(config)?;
+        let settings = config.workers();
+        let calls = settings.iter().map(WorkerSettings::calls_at_once).sum();
+        let database = Database::of(config)?.serving(calls);
         let queue = database.open_or_create().await?;
         let stores = queue.stores().clone();
-        let settings = config.workers();
         let port = shared_port(config, &settings)?;
         let workers: Result<Vec<Member>, Failure> = settings
             .into_iter()

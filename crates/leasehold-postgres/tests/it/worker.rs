@@ -55,6 +55,27 @@ pub(crate) async fn stop<T>(stopper: Stopper, running: JoinHandle<T>) {
     ended.expect("the worker ends").unwrap();
 }
 
+#[tokio::test]
+async fn a_pool_too_small_for_a_worker_is_refused_at_its_start() {
+    let Some(on) = OneSchema::new().await else {
+        return;
+    };
+    let refused = async |connections| {
+        let options = on.options().with_connections(connections);
+        let store = on.connect_with(options).await;
+        let executor = InProcess::new()
+            .handle::<Tally>(|_: Tally, _: Run| async {})
+            .unwrap();
+        let source = QueueSource::new(store.stores());
+        let made = Worker::new(source, executor, settings(16));
+        made.err().map(|error| error.to_string())
+    };
+    let message = refused(5).await.unwrap();
+    assert!(message.starts_with("capacity = 16: "), "{message}");
+    assert!(message.contains("5 connections"), "{message}");
+    assert_eq!(refused(6).await, None);
+}
+
 /// The runs that the crashed one held when it fell are begun twice and ended once, all others once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_workers_one_crashes_and_the_other_finishes_what_it_held() {

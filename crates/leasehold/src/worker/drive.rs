@@ -24,6 +24,7 @@ use super::keeper;
 use super::outages::Outages;
 use super::settle::{self, Settler};
 use super::trust::Loss;
+use crate::config::SETTLES_MAX;
 use crate::executor::Executor;
 use crate::handler::Run;
 use crate::health::Beat;
@@ -61,10 +62,6 @@ pub(super) struct Drive<S, E> {
 
 /// However long the lease, a store that is back after this is claimed from at once.
 const CLAIM_PATIENCE_MAX: Duration = Duration::from_secs(5);
-
-/// So many settles are under way at once: while the store makes one durable, the next is with it
-/// already, and one that must be asked again does not hold up all others.
-const SETTLES_MAX: usize = 2;
 
 /// A run that begins within this of its start needs no second look at its lease: trust was checked then,
 /// and ends half a lease before anyone else may claim.
@@ -143,7 +140,7 @@ impl<S: Source, E: Executor> Drive<S, E> {
             }
             self.dispatch.advance(now, &mut actions);
             let starts = self.carry_out(&mut actions, &mut way);
-            while way.settling.len() < SETTLES_MAX && !way.to_settle.is_empty() {
+            while way.settling.len() < SETTLES_MAX as usize && !way.to_settle.is_empty() {
                 let at = way.to_settle.len().min(settle::BATCH_MAX);
                 let rest = way.to_settle.split_off(at);
                 let batch = std::mem::replace(&mut way.to_settle, rest);

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use leasehold::core::store::work::StaleRequest;
 use leasehold::core::{NewItem, OrgId, RequestId, Role};
-use leasehold::{HandlerError, InProcess, JsonObject, Kind, Run, Status, WorkerSettings};
+use leasehold::{
+    HandlerError, InProcess, JsonObject, Kind, QueueSource, Run, Source as _, Status,
+    WorkerSettings,
+};
 use leasehold_testkit::fault::{Fault, Operation};
 use leasehold_testkit::probe::{Journal, Latch, Probe};
 
@@ -394,6 +397,31 @@ async fn a_worker_without_handlers_is_refused() {
     let refused = leasehold::Worker::new(rig.source(), InProcess::new(), settings());
     let message = refused.err().map(|error| error.to_string()).unwrap();
     assert!(message.contains("no handler"), "{message}");
+}
+
+/// A pool that cannot serve a worker's claim, settles, renewal, sweep and heartbeat at once.
+#[tokio::test(start_paused = true)]
+async fn a_store_with_too_few_connections_for_the_capacity_is_refused() {
+    let rig = Rig::new();
+    let start = |capacity: u32, calls_max: u32| {
+        let stores = rig.source().stores().clone().with_calls_max(calls_max);
+        let settings = WorkerSettings {
+            capacity,
+            ..settings()
+        };
+        let executor = jobs(|_: Job, _: Run| async {});
+        leasehold::Worker::new(QueueSource::new(stores), executor, settings).map(drop)
+    };
+    let message = start(16, 5).err().map(|error| error.to_string()).unwrap();
+    assert_eq!(
+        message,
+        "capacity = 16: a worker of it makes 6 calls to the store at once, which has 5 connections for \
+         them; give the store more connections"
+    );
+    assert!(start(16, 6).is_ok());
+    // It never settles more than one item at once.
+    assert!(start(1, 5).is_ok());
+    assert!(start(1, 4).is_err());
 }
 
 /// A handler of a kind registered twice: the later one counts.
