@@ -147,8 +147,8 @@ impl PostgresStore {
         match self.sessions {
             Sessions::Own => orgs,
             Sessions::Shared => Some(orgs.map_or_else(
-                || NO_COMPILING_HERE.to_owned(),
-                |orgs| format!("{NO_COMPILING_HERE}; {orgs}"),
+                || PLANNING_HERE.to_owned(),
+                |orgs| format!("{PLANNING_HERE}; {orgs}"),
             )),
         }
     }
@@ -160,12 +160,31 @@ impl PostgresStore {
     }
 }
 
-/// Compiling a statement takes the server longer than running any of this store's, and it chooses to by
-/// estimates that are far too high where statistics are old.
-pub(crate) const NO_COMPILING: &str = "set jit = off";
+/// How the server is to plan, so that no statement hangs on statistics, which are always old where rows come
+/// and go: each of this store's looks its rows up by an index, one after the other, and is planned once.
+/// Compiling takes the server longer than running any of them.
+macro_rules! planning {
+    ($set:literal) => {
+        concat!(
+            $set,
+            " jit = off; ",
+            $set,
+            " enable_seqscan = off; ",
+            $set,
+            " enable_hashjoin = off; ",
+            $set,
+            " enable_mergejoin = off; ",
+            $set,
+            " plan_cache_mode = force_generic_plan"
+        )
+    };
+}
 
-/// The same until the end of the transaction.
-const NO_COMPILING_HERE: &str = "set local jit = off";
+/// For a session.
+pub(crate) const PLANNING: &str = planning!("set");
+
+/// Until the end of a transaction.
+const PLANNING_HERE: &str = planning!("set local");
 
 /// Ids are written in hexadecimal digits, so no quote can be among them.
 fn set_orgs(orgs: &BTreeSet<OrgId>) -> String {

@@ -101,7 +101,7 @@ pub(crate) struct JsonText(pub(crate) String);
 
 impl<'a> FromSql<'a> for JsonText {
     fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
-        Ok(Self(String::from_utf8(raw.to_vec())?))
+        Ok(Self(str::from_utf8(raw)?.to_owned()))
     }
 
     fn accepts(ty: &Type) -> bool {
@@ -253,7 +253,7 @@ fn progress(percent: Option<i16>, note: Option<&str>) -> Answer<Option<Progress>
     Ok(Some(Progress::new(percent, note.unwrap_or_default())))
 }
 
-fn errors(list: Option<JsonText>) -> Answer<Vec<AttemptError>> {
+pub(crate) fn errors(list: Option<JsonText>) -> Answer<Vec<AttemptError>> {
     list.map_or(Ok(Vec::new()), |list| {
         serde_json::from_str(&list.0).map_err(Fault::damaged)
     })

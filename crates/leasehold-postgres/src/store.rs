@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use deadpool_postgres::{
@@ -12,13 +12,14 @@ use deadpool_postgres::{
 use leasehold_core::{Lane, StoreError, Stores};
 
 use crate::error::ConnectError;
-use crate::funnel::{Logins, NO_COMPILING};
+use crate::funnel::{Logins, PLANNING};
 use crate::hints::{Board, Courier, Route, Subscription};
 use crate::home::Home;
 use crate::migrations;
 use crate::options::{Options, Secret};
 use crate::server::{Pool, Server};
 use crate::statement::{Sessions, Texts};
+use crate::work::Floors;
 
 /// All stores on one schema of a Postgres database. Dropping the last handle closes its connections.
 ///
@@ -29,6 +30,8 @@ pub struct PostgresStore {
     pub(crate) texts: Texts,
     /// Whether somebody has been told that no hints come from elsewhere.
     is_polling_known: AtomicBool,
+    /// From where on claims look at the queues.
+    pub(crate) floors: Mutex<Floors>,
     hints: Arc<Board>,
     courier: Courier,
     patience: Duration,
@@ -94,6 +97,7 @@ pub async fn connect(address: &str, options: Options) -> Result<Arc<PostgresStor
         sessions,
         texts: Texts::within(schema),
         is_polling_known: AtomicBool::new(sessions == Sessions::Own),
+        floors: Mutex::default(),
         courier: Courier::start(route, Arc::clone(&hints), &home),
         hints,
         patience: options.patience,
@@ -147,7 +151,7 @@ fn prepare_session(patience: Duration) -> Hook {
     Hook::async_fn(move |client, _| {
         Box::pin(async move {
             // The pool bounds how long connecting takes, but not this.
-            tokio::time::timeout(patience, client.batch_execute(NO_COMPILING))
+            tokio::time::timeout(patience, client.batch_execute(PLANNING))
                 .await
                 .map_err(|_| HookError::message("a new connection does not answer"))?
                 .map_err(HookError::Backend)

@@ -8,16 +8,27 @@
 //!
 //! One statement chooses, takes and answers. It reads somewhat more candidates than it is to take, since
 //! other claims may be at the first ones; if that was not enough, it is repeated for the rest.
+//!
+//! Where claims have left much behind them, they begin at the [`floors`] of their queues.
 
+mod floors;
+
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
 use leasehold_core::store::work::{ClaimRequest, Claimed};
-use leasehold_core::{Kind, Lane, StoreError};
+use leasehold_core::{Kind, Lane, OrgId, ShortText, Status, StoreError, UserId, WorkItem};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
+use uuid::Uuid;
 
 use crate::error::{Answer, Fault};
 use crate::funnel::Statements;
-use crate::rows::{Columns, microseconds};
+use crate::rows::{self, Columns, JsonText, Moment, item_columns, microseconds};
 use crate::store::PostgresStore;
+pub(crate) use floors::Floors;
+use floors::{Key, Queue};
 
 pub(super) const CLAIM: &str = concat!(
     include_str!("sql/claim_queues.sql"),
@@ -33,6 +44,14 @@ pub(super) const CLAIM_CAPPED: &str = concat!(
     include_str!("sql/claim_answer.sql"),
 );
 
+/// What a token holds.
+pub(super) const HELD: &str = concat!(
+    "select ",
+    item_columns!(),
+    " from {schema}.work_items
+      where id = any (array(select id from {schema}.claims where token = $1))"
+);
+
 /// Keeps other claims with a cap out of the lanes until the transaction ends. In the order of the locks'
 /// numbers, so that two cannot wait for each other.
 pub(super) const LOCK_LANES: &str = "
@@ -43,9 +62,9 @@ pub(super) const LOCK_LANES: &str = "
         order by key
     ) k";
 
-/// So many more candidates than twice the limit are read at first: one other claim of the same size, and a
-/// handful of small ones, may be at the same queues without costing a second round.
-const CANDIDATES_MORE: usize = 16;
+/// So many more candidates than the limit are read at first: a handful of other claims of a few items may be
+/// at the same queues without costing a second round.
+const CANDIDATES_MORE: usize = 32;
 
 /// How many times as many candidates a round reads as the one before, which did not take enough of them.
 const WIDENING: usize = 4;
@@ -65,19 +84,23 @@ const VAIN_ROUNDS_MAX: u32 = 4;
 pub(super) async fn claim(store: &PostgresStore, request: &ClaimRequest) -> Answer<Vec<Claimed>> {
     let mut connection = store.tenantless().connection().await?;
     if request.tenant_cap.is_none() {
-        return take(&connection, request).await;
+        return take(&connection, store, request).await;
     }
     let lanes = names(&request.lanes, Lane::as_str);
     let transaction = connection.transaction().await?;
     transaction.query(LOCK_LANES, &[&lanes]).await?;
-    let claimed = take(&transaction, request).await?;
+    let claimed = take(&transaction, store, request).await?;
     transaction.commit().await?;
     Ok(claimed)
 }
 
 /// Takes what is due, round by round, until the limit is reached or nothing more is to be had. Nearly always
 /// that is one round.
-async fn take(on: &impl Statements, request: &ClaimRequest) -> Answer<Vec<Claimed>> {
+async fn take(
+    on: &impl Statements,
+    store: &PostgresStore,
+    request: &ClaimRequest,
+) -> Answer<Vec<Claimed>> {
     let cap = request.tenant_cap.map(i64::from);
     let text = if cap.is_none() { CLAIM } else { CLAIM_CAPPED };
     let (token, worker) = (request.token.as_uuid(), request.worker.as_str());
@@ -85,9 +108,9 @@ async fn take(on: &impl Statements, request: &ClaimRequest) -> Answer<Vec<Claime
     let kinds = names(&request.kinds, Kind::as_str);
     let lease = microseconds(request.lease);
     let limit = request.limit as usize;
-    let mut candidates = (2 * limit)
-        .saturating_add(CANDIDATES_MORE)
-        .min(CANDIDATES_MAX);
+    let course = Course::begin(store, request);
+    let Floored(floor_lanes, floor_kinds, priorities, times, ids) = course.floors();
+    let mut candidates = limit.saturating_add(CANDIDATES_MORE).min(CANDIDATES_MAX);
     // Under a cap, a round that takes nothing has met only what others hold locked without one.
     let mut vain_rounds = if cap.is_none() { VAIN_ROUNDS_MAX } else { 1 };
     let mut claimed: Vec<Claimed> = Vec::new();
@@ -96,13 +119,28 @@ async fn take(on: &impl Statements, request: &ClaimRequest) -> Answer<Vec<Claime
         let before = number(claimed.len());
         let asked = number(candidates);
         let mut params: Vec<&(dyn ToSql + Sync)> = vec![
-            &token, &worker, &lanes, &kinds, &lease, &missing, &asked, &before,
+            &token,
+            &worker,
+            &lanes,
+            &kinds,
+            &lease,
+            &missing,
+            &asked,
+            &before,
+            &floor_lanes,
+            &floor_kinds,
+            &priorities,
+            &times,
+            &ids,
         ];
         if let Some(cap) = &cap {
             params.push(cap);
         }
         let rows = on.query(text, &params).await.map_err(refused)?;
-        let taken = Taken::read(&rows)?;
+        let taken = Taken::read(&rows, request)?;
+        if taken.holds_already {
+            return held(on, request).await;
+        }
         vain_rounds -= u32::from(taken.items.is_empty());
         claimed.extend(taken.items);
         if taken.candidates < asked || claimed.len() >= limit {
@@ -110,7 +148,111 @@ async fn take(on: &impl Statements, request: &ClaimRequest) -> Answer<Vec<Claime
         }
         candidates = (candidates * WIDENING).min(CANDIDATES_MAX);
     }
+    sort(&mut claimed);
+    course.end(store, &claimed);
     Ok(claimed)
+}
+
+/// What the token holds already.
+async fn held(on: &impl Statements, request: &ClaimRequest) -> Answer<Vec<Claimed>> {
+    let rows = on.query(HELD, &[&request.token.as_uuid()]).await?;
+    let items = rows.iter().map(rows::item);
+    let mut held: Vec<Claimed> = items
+        .map(|read| read.map(|(org_id, item)| Claimed { org_id, item }))
+        .collect::<Answer<_>>()?;
+    sort(&mut held);
+    Ok(held)
+}
+
+/// Puts items into the order in which they are claimed.
+fn sort(claimed: &mut [Claimed]) {
+    claimed.sort_unstable_by_key(|claimed| {
+        let item = &claimed.item;
+        (item.priority, item.available_at, item.id)
+    });
+}
+
+/// One claim's way through its queues.
+struct Course {
+    floors: Vec<(Queue, Key)>,
+    /// Under a cap there are no floors: what is passed over for its org's sake would be left below them.
+    is_noted: bool,
+    began: Instant,
+}
+
+/// Floors as parameters: lanes, kinds, priorities, times and ids.
+struct Floored<'c>(Vec<&'c str>, Vec<&'c str>, Vec<i16>, Vec<Moment>, Vec<Uuid>);
+
+impl Course {
+    fn begin(store: &PostgresStore, request: &ClaimRequest) -> Self {
+        let began = Instant::now();
+        let is_noted = request.tenant_cap.is_none();
+        let mut floors = Vec::new();
+        if is_noted {
+            let known = store.floors.lock().unwrap_or_else(PoisonError::into_inner);
+            let asked = known.from(began).into_iter().filter(|(queue, _)| {
+                request.lanes.contains(&queue.lane) && request.kinds.contains(&queue.kind)
+            });
+            floors.extend(asked.map(|(queue, key)| (queue.clone(), key)));
+        }
+        Self {
+            floors,
+            is_noted,
+            began,
+        }
+    }
+
+    fn floors(&self) -> Floored<'_> {
+        let column = self.floors.iter();
+        Floored(
+            column
+                .clone()
+                .map(|(queue, _)| queue.lane.as_str())
+                .collect(),
+            column
+                .clone()
+                .map(|(queue, _)| queue.kind.as_str())
+                .collect(),
+            column.clone().map(|(queue, _)| queue.priority).collect(),
+            column.clone().map(|(_, (at, _))| Moment(*at)).collect(),
+            column.map(|(_, (_, id))| *id).collect(),
+        )
+    }
+
+    /// Notes how far the claim came.
+    fn end(self, store: &PostgresStore, claimed: &[Claimed]) {
+        if !self.is_noted {
+            return;
+        }
+        // In each queue the last is the highest: the items are sorted.
+        let mut taken: Vec<(Queue, Key, u64)> = Vec::new();
+        for Claimed { item, .. } in claimed {
+            let key = (item.available_at, item.id.as_uuid());
+            let known = taken.iter_mut().rev().find(|(queue, ..)| {
+                queue.priority == item.priority
+                    && queue.kind == item.kind
+                    && queue.lane == item.lane
+            });
+            match known {
+                Some((_, last, items)) => {
+                    *last = key;
+                    *items += 1;
+                }
+                None => {
+                    let queue = Queue {
+                        lane: item.lane.clone(),
+                        kind: item.kind.clone(),
+                        priority: item.priority,
+                    };
+                    taken.push((queue, key, 1));
+                }
+            }
+        }
+        let now = Instant::now();
+        let lasted: Duration = now - self.began;
+        let mut floors = store.floors.lock().unwrap_or_else(PoisonError::into_inner);
+        floors.note(taken, self.floors.is_empty(), lasted, now);
+    }
 }
 
 /// The only thing that can stand there twice is the token of a claim that was under way when this one began:
@@ -133,26 +275,82 @@ fn names<T>(names: &[T], text: fn(&T) -> &str) -> Vec<&str> {
 
 /// What one round answers.
 struct Taken {
+    /// Whether the token held something before, and so takes nothing.
+    holds_already: bool,
     /// How many candidates there were, taken or not.
     candidates: i64,
     items: Vec<Claimed>,
 }
 
 impl Taken {
-    fn read(rows: &[Row]) -> Answer<Self> {
+    fn read(rows: &[Row], request: &ClaimRequest) -> Answer<Self> {
         let mut taken = Self {
+            holds_already: false,
             candidates: 0,
             items: Vec::with_capacity(rows.len()),
         };
         for row in rows {
             let mut columns = Columns::of(row);
+            taken.holds_already = columns.plain()?;
             taken.candidates = columns.plain()?;
+            let lease = Lease {
+                begins_at: columns.timestamp()?,
+                expires_at: columns.timestamp()?,
+            };
             if columns.is_null()? {
                 break;
             }
-            let (org_id, item) = columns.item()?;
+            let (org_id, item) = read_claimed(&mut columns, request, lease)?;
             taken.items.push(Claimed { org_id, item });
         }
         Ok(taken)
     }
+}
+
+/// What all items of a round have in common, by the store's clock.
+#[derive(Clone, Copy)]
+struct Lease {
+    begins_at: Timestamp,
+    expires_at: Timestamp,
+}
+
+fn read_claimed(
+    columns: &mut Columns<'_>,
+    request: &ClaimRequest,
+    lease: Lease,
+) -> Answer<(OrgId, WorkItem)> {
+    let id = columns.uuid()?.into();
+    let org_id = columns.uuid()?.into();
+    let item = WorkItem {
+        id,
+        created_at: columns.timestamp()?,
+        updated_at: lease.begins_at,
+        created_by: columns.uuid()?.into(),
+        updated_by: UserId::NIL,
+        kind: columns.named(Kind::parse)?,
+        target_id: columns.uuid()?.into(),
+        idempotency_key: columns.uuid()?.into(),
+        request_id: columns.uuid()?.into(),
+        traceparent: columns.text_or_null()?.map(str::to_owned),
+        lane: columns.named(Lane::parse)?,
+        priority: columns.plain()?,
+        status: Status::Claimed,
+        available_at: columns.timestamp()?,
+        claimed_by: Some(request.worker.clone()),
+        claim_token: Some(request.token),
+        claim_seq: columns.plain()?,
+        lease_expires_at: Some(lease.expires_at),
+        attempts: columns.count()?,
+        max_attempts: columns.count()?,
+        worker_losses: columns.count()?,
+        failure_code: None,
+        cancel_requested_at: None,
+        audited_at: None,
+        progress: None,
+        last_error: columns.text_or_null()?.map(ShortText::new),
+        errors: rows::errors(columns.plain::<Option<JsonText>>()?)?,
+        result: None,
+        payload: columns.json()?,
+    };
+    Ok((org_id, item))
 }

@@ -20,6 +20,7 @@ use crate::rows::{Columns, microseconds};
 use crate::store::PostgresStore;
 
 pub(super) const RENEW: &str = include_str!("sql/renew.sql");
+pub(super) const COMPLETE: &str = include_str!("sql/complete.sql");
 pub(super) const SETTLE: &str = include_str!("sql/settle.sql");
 pub(super) const SETTLED_BY: &str = include_str!("sql/settled_by.sql");
 pub(super) const FAIL_ORPHANED: &str = include_str!("sql/fail_orphaned.sql");
@@ -28,6 +29,7 @@ pub(super) const FAIL_ORPHANED: &str = include_str!("sql/fail_orphaned.sql");
 pub(super) async fn renew(store: &PostgresStore, batch: &[Renewal]) -> Answer<Vec<Renewed>> {
     let mut answers = vec![Renewed::Lost; batch.len()];
     for part in parts(batch, |renewal| renewal.hold) {
+        let part = Part::new(part, |renewal: &Renewal| renewal.hold);
         let leases: Vec<i64> = part.each(|renewal| microseconds(renewal.lease));
         let percents: Vec<Option<i16>> = part.each(|renewal| {
             let progress = renewal.progress.as_ref();
@@ -56,8 +58,8 @@ pub(super) async fn renew(store: &PostgresStore, batch: &[Renewal]) -> Answer<Ve
 /// claimed again at once.
 pub(super) async fn settle(store: &PostgresStore, batch: &[Settlement]) -> Answer<Vec<Settled>> {
     let mut answers = vec![None; batch.len()];
-    for part in parts(batch, |settlement| settlement.hold) {
-        let lanes = settle_part(store, &part, &mut answers).await?;
+    for part in parts(batch, hold_of) {
+        let lanes = settle_part(store, part, &mut answers).await?;
         store.hint(&lanes);
     }
     refuse(store, batch, &mut answers).await?;
@@ -67,7 +69,49 @@ pub(super) async fn settle(store: &PostgresStore, batch: &[Settlement]) -> Answe
         .collect())
 }
 
+/// Ends a part of a batch, and answers the lanes of what can be claimed again at once. Completions go apart,
+/// so that they are spared what the others need.
 async fn settle_part(
+    store: &PostgresStore,
+    part: Vec<(usize, &Settlement)>,
+    answers: &mut [Option<Settled>],
+) -> Answer<BTreeSet<Lane>> {
+    let (completions, others): (Vec<_>, Vec<_>) = part
+        .into_iter()
+        .partition(|(_, entry)| matches!(entry.transition, Transition::Complete { .. }));
+    if !completions.is_empty() {
+        complete(store, &Part::new(completions, hold_of), answers).await?;
+    }
+    if others.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    settle_others(store, &Part::new(others, hold_of), answers).await
+}
+
+fn hold_of(settlement: &Settlement) -> Hold {
+    settlement.hold
+}
+
+async fn complete(
+    store: &PostgresStore,
+    part: &Part<'_, Settlement>,
+    answers: &mut [Option<Settled>],
+) -> Answer<()> {
+    let results: Vec<Option<&str>> =
+        part.each(|settlement| Move::of(&settlement.transition).result);
+    let params = part.params(&[&results]);
+    let completed = part.access(store).query_opt(COMPLETE, &params).await?;
+    let entries: Vec<i64> = match completed {
+        Some(row) => Columns::of(&row).plain()?,
+        None => Vec::new(),
+    };
+    for entry in entries {
+        *part.answer(answers, entry)? = Some(Settled::Settled(Ended::Done));
+    }
+    Ok(())
+}
+
+async fn settle_others(
     store: &PostgresStore,
     part: &Part<'_, Settlement>,
     answers: &mut [Option<Settled>],
@@ -166,7 +210,7 @@ async fn refuse(
         .into_iter()
         .filter_map(|place| Some((place, batch.get(place)?)))
         .collect();
-    let part = Part::new(entries, |settlement: &Settlement| settlement.hold);
+    let part = Part::new(entries, hold_of);
     let params = part.params(&[]);
     for row in part.access(store).query(SETTLED_BY, &params).await? {
         let answer = part.answer(answers, Columns::of(&row).plain()?)?;
@@ -189,7 +233,7 @@ pub(super) async fn fail_orphaned(
 
 /// Splits a batch into parts that name no item twice, each in the order of its items; of two entries about
 /// one item the earlier is in the earlier part. Nearly always that is one part.
-fn parts<E>(batch: &[E], hold: fn(&E) -> Hold) -> Vec<Part<'_, E>> {
+fn parts<E>(batch: &[E], hold: fn(&E) -> Hold) -> Vec<Vec<(usize, &E)>> {
     let mut rest: Vec<(usize, &E)> = batch.iter().enumerate().collect();
     rest.sort_by_key(|(_, entry)| hold(entry).item_id);
     let mut parts = Vec::new();
@@ -207,7 +251,7 @@ fn parts<E>(batch: &[E], hold: fn(&E) -> Hold) -> Vec<Part<'_, E>> {
                 entries.push((place, entry));
             }
         }
-        parts.push(Part::new(entries, hold));
+        parts.push(entries);
         rest = again;
     }
     parts

@@ -2,9 +2,17 @@
 -- priority, `heads` finds where each queue's waiting items begin, and `due` merges the due ones from there.
 -- So items that are not due, and items of other queues, are not read however many there are.
 --
+-- Where a queue has a floor in a priority, its items begin there, and what was claimed below it is not read
+-- over again, which the index keeps until a vacuum takes it away.
+--
 -- Two things are there for the planner. The limit around the parameter, which is never higher, tells it how
 -- little is read; otherwise it takes the statement for a long one, and compiles it first. And a case has no
 -- statistics: by those of the orgs it would expect that nothing is left, and sort a whole queue.
+floors as materialized (
+    select f.*
+    from unnest($9::text[], $10::text[], $11::smallint[], $12::timestamptz[], $13::uuid[])
+        as f (lane, kind, priority, available_at, id)
+),
 levels (priority, found, places) as (
     select -32769, 0::bigint, '{}'::tid[]
     union all
@@ -14,11 +22,29 @@ levels (priority, found, places) as (
         with heads as materialized (
             select q.lane, q.kind, q.full_orgs, h.priority, h.available_at, h.id
             from queues q
+            left join lateral (
+                select f.priority, f.available_at, f.id
+                from floors f
+                where f.lane = q.lane and f.kind = q.kind and f.priority > l.priority
+                order by f.priority
+                limit 1
+            ) floor on true
             cross join lateral (
-                select r.priority, r.available_at, r.id
-                from {schema}.ready r
-                where r.lane = q.lane and r.kind = q.kind and r.priority > l.priority
-                order by r.priority, r.available_at, r.id
+                select e.priority, e.available_at, e.id
+                from (
+                    (
+                        select r.priority, r.available_at, r.id
+                        from {schema}.ready r
+                        where r.lane = q.lane and r.kind = q.kind and r.priority > l.priority
+                            and r.priority < coalesce(floor.priority, 32768)
+                        order by r.priority, r.available_at, r.id
+                        limit 1
+                    )
+                    union all
+                    select floor.priority, floor.available_at, floor.id
+                    where floor.priority is not null
+                ) e
+                order by e.priority
                 limit 1
             ) h
         ),

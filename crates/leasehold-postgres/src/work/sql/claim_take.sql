@@ -1,10 +1,10 @@
--- Part three: of the candidates, the first that no other claim has locked are taken. The sort is below
--- the lock and the limit above it, so that no row is locked which is not taken.
+-- Part three: of the candidates, the first that no other claim has locked are taken. Each is looked up by
+-- itself and in turn, below the limit, so that no row is locked which is not taken.
 chosen as materialized (
     select r.ctid as place
-    from {schema}.ready r
-    where r.ctid = any (array(select unnest(l.places) from levels l))
-    order by r.priority, r.available_at, r.id
+    from unnest(array(select unnest(l.places) from levels l)) with ordinality as c (place, nth)
+    join {schema}.ready r on r.ctid = c.place
+    order by c.nth
     limit $6::bigint
-    for update skip locked
+    for update of r skip locked
 ),

@@ -45,6 +45,7 @@ select
     ),
     moment.now, new.created_by, 0, 0, 0
 from new
-join inserted on inserted.id = new.id
 cross join moment
+-- Looked up in a table made once, which a join need not be.
+where case when new.id in (select inserted.id from inserted) then true else false end
 returning id, updated_at, available_at

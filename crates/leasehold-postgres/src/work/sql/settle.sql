@@ -101,7 +101,9 @@ noted as (
             )
         end
 )
-select h.entry, coalesce(d.fate, 'done'),
-    case when d.fate = 'queued' and d.delay = 0 then d.lane end
+select h.entry, 'done', null
 from held h
-left join decided d on d.entry = h.entry
+where h.transition = 'complete'
+union all
+select d.entry, d.fate, case when d.fate = 'queued' and d.delay = 0 then d.lane end
+from decided d
