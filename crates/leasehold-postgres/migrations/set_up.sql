@@ -5,7 +5,8 @@ create table if not exists {schema}.migrations (
     version    integer     not null primary key,
     name       text        not null,
     digest     bytea       not null,
-    applied_at timestamptz not null default now()
+    applied_at timestamptz not null default now(),
+    build_min  integer     not null default 0 -- only builds from this version run on it
 );
 
 -- The logins that the fences are raised for, once there are any.

@@ -41,7 +41,11 @@ mod work;
 
 pub use error::ConnectError;
 pub use examine::{Examination, check_address, examine};
-pub use migrations::{MigrationStatus, MigrationStep, migrate, status, steps};
+#[cfg(feature = "rehearsal")]
+pub use migrations::rehearsal;
+pub use migrations::{
+    MigrationStatus, MigrationStep, migrate, pending_script, script, status, steps,
+};
 pub use options::{Options, Wakeup};
 pub use roles::Role;
 pub use server::VERSION_MIN;

@@ -1,15 +1,18 @@
 //! Bringing a schema to this build's version: forward only, one step at a time, by one at a time.
 //!
-//! A database has the steps of the roles that it serves; each serves all unless told otherwise. Each step
-//! is a file, applied in a transaction of its own together with its line in the table
-//! `migrations`. A session lock keeps two that migrate at once apart. A step that was applied is never
-//! changed: its digest is compared, so that a schema that somebody else made is refused.
+//! A database has the steps of the roles that it serves; each serves all unless told otherwise. A step that was
+//! applied is never changed: its digest is compared, so that a schema that somebody else made is refused.
+//!
+//! A build runs on the schema of a later one: steps add, and what a step takes away no build has used since
+//! the step that it names. A schema that has taken away what this build uses is refused, too.
+//!
+//! How a step is applied is the [`runner`]'s, and what keeps others away meanwhile the [`lock`]'s.
 
 use std::collections::BTreeSet;
 
-use sha2::{Digest as _, Sha256};
-use tokio_postgres::Client;
+use leasehold_core::StoreError;
 use tokio_postgres::types::Type;
+use tokio_postgres::{Client, Row};
 
 use crate::error::{ConnectError, Fault};
 use crate::options::Options;
@@ -17,17 +20,21 @@ use crate::roles::Role;
 use crate::server::Server;
 use crate::store::Schema;
 
+mod lock;
+#[cfg(feature = "rehearsal")]
+pub mod rehearsal;
+mod runner;
+mod script;
+mod step;
 mod steps;
 
+use runner::Pace;
+pub use script::{pending_script, script};
+use step::Step;
 pub use steps::{MigrationStep, steps};
 
-struct Step {
-    version: i32,
-    /// Whose tables it makes: a database without them does without it.
-    role: Role,
-    name: &'static str,
-    text: &'static str,
-}
+#[cfg(test)]
+mod tests;
 
 macro_rules! steps {
     ($($version:literal $role:ident $name:literal;)*) => {
@@ -50,14 +57,8 @@ const STEPS: &[Step] = steps! {
     7 Activity "0007_liveness";
 };
 
-/// What two migrations at once wait for: the first eight bytes of the product's name.
-const LOCK: i64 = i64::from_be_bytes(*b"leasehol");
-
 /// What every database of ours has, whatever roles it serves.
 const SET_UP: &str = include_str!("../migrations/set_up.sql");
-
-/// Nobody may wait behind a migration for longer than this: it is better tried again.
-const LOCK_TIMEOUT: &str = "5s";
 
 /// How far a schema is, as to the roles that it serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,12 +80,19 @@ impl MigrationStatus {
 
 /// Brings the schema to this build's version, and answers how far it is now.
 ///
+/// Another that migrates the schema is waited for, for half a minute. A step that needs a lock which somebody
+/// holds is tried for most of a minute. Beyond that it takes as long as the steps take.
+///
+/// Dropping the future ends it between two statements; what was applied stays, and an index that is being built
+/// is built to its end by the server.
+///
 /// # Errors
 /// [`ConnectError`]. What was applied before an error stays, and doing it again goes on from there.
 pub async fn migrate(address: &str, options: &Options) -> Result<MigrationStatus, ConnectError> {
     let schema = Schema::parse(&options.schema)?;
-    let mut client = lone(address, options).await?;
-    apply(&mut client, &schema, &options.roles).await?;
+    let server = Server::at(address)?;
+    apply(&server, &schema, options).await?;
+    let client = server.lone(options.patience).await?;
     at(&client, &schema, &options.roles).await
 }
 
@@ -94,7 +102,8 @@ pub async fn migrate(address: &str, options: &Options) -> Result<MigrationStatus
 /// [`ConnectError`].
 pub async fn status(address: &str, options: &Options) -> Result<MigrationStatus, ConnectError> {
     let schema = Schema::parse(&options.schema)?;
-    at(&lone(address, options).await?, &schema, &options.roles).await
+    let client = lone(address, options).await?;
+    at(&client, &schema, &options.roles).await
 }
 
 /// A connection of its own, which ends with its client.
@@ -103,59 +112,31 @@ async fn lone(address: &str, options: &Options) -> Result<Client, ConnectError> 
 }
 
 fn unusable(error: tokio_postgres::Error) -> ConnectError {
-    ConnectError::Unusable(Fault::from(error).0)
+    ConnectError::Unusable(Fault::from(error).into())
 }
 
+fn to_be_tried_again(why: String) -> ConnectError {
+    ConnectError::Unusable(StoreError::Retry(why))
+}
+
+/// A session of the server for people, by its process, its name, and how many seconds ago its transaction began.
+fn session(row: Option<&Row>) -> String {
+    let Some(row) = row else {
+        return "somebody who is not to be seen, or gone by now".to_owned();
+    };
+    let (process, name, seconds): (i32, &str, i64) = (row.get(0), row.get(1), row.get(2));
+    let name = if name.is_empty() { "unnamed" } else { name };
+    format!("the server's process {process} ({name}), in a transaction that is {seconds} s old")
+}
+
+/// Applies this build's steps for the roles.
 pub(crate) async fn apply(
-    client: &mut Client,
+    server: &Server,
     schema: &Schema,
-    roles: &[Role],
+    options: &Options,
 ) -> Result<(), ConnectError> {
-    client
-        .execute("select pg_advisory_lock($1)", &[&LOCK])
-        .await
-        .map_err(unusable)?;
-    let applied = apply_locked(client, schema, roles).await;
-    let unlocked = client
-        .execute("select pg_advisory_unlock($1)", &[&LOCK])
-        .await;
-    applied?;
-    unlocked.map(|_| ()).map_err(unusable)
-}
-
-async fn apply_locked(
-    client: &mut Client,
-    schema: &Schema,
-    roles: &[Role],
-) -> Result<(), ConnectError> {
-    let known = versions(client, schema).await?;
-    if known.is_empty() {
-        client
-            .batch_execute(&schema.within(SET_UP))
-            .await
-            .map_err(unusable)?;
-    }
-    for step in steps_of(roles).filter(|step| !known.contains(&step.version)) {
-        let transaction = client.transaction().await.map_err(unusable)?;
-        let begin = format!(
-            "set local lock_timeout = '{LOCK_TIMEOUT}'; set local search_path = {}, pg_catalog",
-            schema.name()
-        );
-        transaction.batch_execute(&begin).await.map_err(unusable)?;
-        transaction
-            .batch_execute(step.text)
-            .await
-            .map_err(unusable)?;
-        let note = schema
-            .within("insert into {schema}.migrations (version, name, digest) values ($1, $2, $3)");
-        transaction
-            .execute(&note, &[&step.version, &step.name, &digest(step)])
-            .await
-            .map_err(unusable)?;
-        transaction.commit().await.map_err(unusable)?;
-        tracing::info!(step = step.name, "migrated");
-    }
-    Ok(())
+    let steps: Vec<Step> = steps_of(&options.roles).collect();
+    runner::apply(server, schema, options, &steps, Pace::DEFAULT).await
 }
 
 /// Passes if this build may run on the schema as it is.
@@ -176,12 +157,12 @@ pub(crate) async fn check(
     )))
 }
 
-async fn at(
+pub(crate) async fn at(
     client: &Client,
     schema: &Schema,
     roles: &[Role],
 ) -> Result<MigrationStatus, ConnectError> {
-    let known = versions(client, schema).await?;
+    let known = versions(client, schema, STEPS).await?;
     let pending = steps_of(roles).filter(|step| !known.contains(&step.version));
     Ok(MigrationStatus {
         at: known.last().copied().unwrap_or(0),
@@ -190,30 +171,39 @@ async fn at(
     })
 }
 
-/// The versions of the steps that the schema has, of whichever role.
-async fn versions(client: &Client, schema: &Schema) -> Result<BTreeSet<i32>, ConnectError> {
-    // Unnamed, since there may be a pooler in between.
+/// The versions of the steps that the schema has, of whichever role, if a build of those steps may run on it.
+async fn versions(
+    client: &Client,
+    schema: &Schema,
+    steps: &[Step],
+) -> Result<BTreeSet<i32>, ConnectError> {
     let table = format!("{}.migrations", schema.name());
+    let exists = "select to_regclass($1) is not null";
     let exists = client
-        .query_typed_one(
-            "select to_regclass($1) is not null",
-            &[(&table, Type::TEXT)],
-        )
-        .await
-        .map_err(unusable)?;
-    if !exists.get::<_, bool>(0) {
+        .query_typed_one(exists, &[(&table, Type::TEXT)])
+        .await;
+    if !exists.map_err(unusable)?.get::<_, bool>(0) {
         return Ok(BTreeSet::new());
     }
-    let text = schema.within("select version, name, digest from {schema}.migrations");
+    let text = format!("select version, name, digest, build_min from {table}");
     let rows = client.query_typed(&text, &[]).await.map_err(unusable)?;
+    let build = steps.last().map_or(0, |step| step.version);
     let mut versions = BTreeSet::new();
     for row in rows {
-        let (version, name, found): (i32, String, Vec<u8>) = (row.get(0), row.get(1), row.get(2));
-        let step = STEPS.iter().find(|step| step.version == version);
-        if step.is_some_and(|step| digest(step) != found) {
+        let (version, name): (i32, &str) = (row.get(0), row.get(1));
+        let step = steps.iter().find(|step| step.version == version);
+        if step.is_some_and(|step| step.digest() != row.get::<_, Vec<u8>>(2)) {
             return Err(ConnectError::Schema(format!(
                 "step {name} of the schema {} is not the one of this build; it was made by another \
                  program, or by a build that was never released",
+                schema.name()
+            )));
+        }
+        let build_min: i32 = row.get(3);
+        if build_min > build {
+            return Err(ConnectError::Schema(format!(
+                "the schema {} has taken away what this build uses: its step {name} is for builds from version \
+                 {build_min}, and this one is of version {build}; upgrade this program",
                 schema.name()
             )));
         }
@@ -223,10 +213,16 @@ async fn versions(client: &Client, schema: &Schema) -> Result<BTreeSet<i32>, Con
 }
 
 /// This build's steps for the roles, in their order.
-fn steps_of(roles: &[Role]) -> impl Iterator<Item = &'static Step> {
-    STEPS.iter().filter(|step| roles.contains(&step.role))
+fn steps_of(roles: &[Role]) -> impl Iterator<Item = Step> {
+    STEPS
+        .iter()
+        .filter(|step| roles.contains(&step.role))
+        .copied()
 }
 
-fn digest(step: &Step) -> Vec<u8> {
-    Sha256::digest(step.text.as_bytes()).to_vec()
+fn unreadable(step: &Step, statement: &str) -> ConnectError {
+    ConnectError::Schema(format!(
+        "the step {} has a statement that no concurrent step may have: {statement}",
+        step.name
+    ))
 }

@@ -15,8 +15,7 @@ pub enum Wakeup {
     #[default]
     Listen,
     /// By looking now and then, as often as they poll. Works behind a pooler in transaction mode too: no session
-    /// of the server's is relied on, or left with anything in it. So such a store does not migrate its schema;
-    /// [`migrate`](crate::migrate) does, by an address that leads to the server itself.
+    /// of the server's is relied on, or left with anything in it.
     Poll,
 }
 

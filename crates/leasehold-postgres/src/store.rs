@@ -77,15 +77,13 @@ pub async fn connect(address: &str, options: Options) -> Result<Arc<PostgresStor
         },
     };
     let sessions = options.sessions();
-    let mut client = client(&logins.runtime).await?;
+    let client = client(&logins.runtime).await?;
     server.refuse_old(&client).await?;
-    match migrations::check(&client, &schema, &options.roles).await {
-        // What keeps others from migrating at the same time is held by the session.
-        Err(ConnectError::Schema(_)) if options.migrates && sessions == Sessions::Own => {
-            migrations::apply(&mut client, &schema, &options.roles).await?;
-        }
-        checked => checked?,
+    let status = migrations::at(&client, &schema, &options.roles).await?;
+    if options.migrates && !status.is_current() {
+        migrations::apply(&server, &schema, &options).await?;
     }
+    migrations::check(&client, &schema, &options.roles).await?;
     drop(client);
     if let Some(system) = &logins.system {
         drop(self::client(system).await.map_err(of_system)?);

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{lone, steps_of, unusable, versions};
+use super::{STEPS, lone, steps_of, unusable, versions};
 use crate::error::ConnectError;
 use crate::options::Options;
 use crate::rows::Moment;
@@ -19,18 +19,19 @@ pub struct MigrationStep {
     pub applied_at: Option<Timestamp>,
 }
 
-/// Every step of this build for the roles of the database, and those that a later build has applied. Writes nothing.
+/// Every step of this build for the roles of the database, and those that a later build has applied. Writes
+/// nothing.
 ///
 /// # Errors
 /// [`ConnectError`].
 pub async fn steps(address: &str, options: &Options) -> Result<Vec<MigrationStep>, ConnectError> {
     let schema = Schema::parse(&options.schema)?;
     let client = lone(address, options).await?;
-    let known = versions(&client, &schema).await?;
+    let known = versions(&client, &schema, STEPS).await?;
     let mut steps = Vec::new();
     if !known.is_empty() {
         let text = "select version, name, applied_at from {schema}.migrations order by version";
-        let rows = client.query(&schema.within(text), &[]).await;
+        let rows = client.query_typed(&schema.within(text), &[]).await;
         let rows = rows.map_err(unusable)?;
         steps.extend(rows.iter().map(|row| MigrationStep {
             version: row.get(0),

@@ -17,7 +17,11 @@ mod hints;
 #[cfg(test)]
 mod maintenance;
 #[cfg(test)]
+mod migrations;
+#[cfg(test)]
 mod misled;
+#[cfg(test)]
+mod next_schema;
 #[cfg(test)]
 mod plans;
 #[cfg(test)]
@@ -36,4 +40,11 @@ mod contract {
     use crate::harness::OneSchema;
 
     leasehold_testkit::store_contract!(OneSchema);
+}
+
+mod contract_on_the_next_schema {
+    //! Every promise again, by a build that does not know the schema's last steps.
+    use crate::next_schema::NextSchema;
+
+    leasehold_testkit::store_contract!(NextSchema);
 }

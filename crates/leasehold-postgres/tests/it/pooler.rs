@@ -202,10 +202,10 @@ async fn three_workers_behind_a_pooler_finish_what_one_of_them_leaves() {
     // Who comes too early is sent away.
     let told_at_start = log_of(&server).len();
     let options = Options::default();
-    leasehold_postgres::migrate(&server.address(), &options)
+    let pooler = Pooler::start(&server.address()).await;
+    leasehold_postgres::migrate(&pooler.address(), &options)
         .await
         .unwrap();
-    let pooler = Pooler::start(&server.address()).await;
     let schema = Options::SCHEMA;
 
     let (begun, ended, stuck) = (Journal::new(), Journal::new(), Probe::new());
