@@ -92,10 +92,8 @@ impl Options {
         self
     }
 
-    /// With at most so many connections; at least two. A worker needs up to six, and says so if there are fewer
-    /// ([`WorkerSettings::calls_at_once`]); handlers that use the store come on top.
-    ///
-    /// [`WorkerSettings::calls_at_once`]: https://docs.rs/leasehold/latest/leasehold/struct.WorkerSettings.html#method.calls_at_once
+    /// With at most so many connections; at least two. A worker makes up to six calls at once, and is refused by the
+    /// runtime if there are fewer connections than that; handlers that use the store come on top.
     pub fn with_connections(mut self, connections: usize) -> Self {
         self.connections = connections.max(2);
         self
