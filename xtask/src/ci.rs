@@ -59,6 +59,10 @@ const STEPS: &[Step] = &[
         run: doctest,
     },
     Step {
+        name: "bridges",
+        run: bridges,
+    },
+    Step {
         name: "sim",
         run: sim,
     },
@@ -222,6 +226,25 @@ fn nextest(workspace: &Workspace) -> Result<Verdict> {
 
 fn doctest(workspace: &Workspace) -> Result<Verdict> {
     succeed(cargo(&workspace.root).args(["test", "--doc", "--workspace"]))?;
+    Ok(Verdict::Passed)
+}
+
+/// Each bridge is a workspace of its own. In this one's target folder, so that what both need of the crates is
+/// compiled once, and one database server serves the tests of both.
+fn bridges(workspace: &Workspace) -> Result<Verdict> {
+    for manifest in workspace.bridges()? {
+        let of_it = |arguments: &[&str]| {
+            let mut command = cargo(&workspace.root);
+            command
+                .args(arguments)
+                .args(["--manifest-path", &manifest])
+                .env("CARGO_TARGET_DIR", &workspace.target);
+            command
+        };
+        succeed(of_it(&["fmt"]).arg("--check"))?;
+        succeed(of_it(&["clippy", "--all-targets"]).args(["--", "-D", "warnings"]))?;
+        succeed(&mut of_it(&["test"]))?;
+    }
     Ok(Verdict::Passed)
 }
 

@@ -1,6 +1,7 @@
 //! What the checks ask cargo: where the workspace is, who its members are, and to run something.
 
 use std::ffi::OsString;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -10,6 +11,8 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package, TargetK
 /// The workspace the current directory belongs to.
 pub(crate) struct Workspace {
     pub(crate) root: PathBuf,
+    /// Where cargo puts what it builds.
+    pub(crate) target: PathBuf,
     pub(crate) members: Vec<Member>,
 }
 
@@ -37,8 +40,24 @@ impl Workspace {
                 .into_iter()
                 .map(|package| member(package, &metadata))
                 .collect(),
+            target: metadata.target_directory.into_std_path_buf(),
             root: metadata.workspace_root.into_std_path_buf(),
         })
+    }
+
+    /// The paths of the `Cargo.toml` of every bridge, relative to the workspace.
+    pub(crate) fn bridges(&self) -> Result<Vec<String>> {
+        let mut manifests = Vec::new();
+        let folders = fs::read_dir(self.root.join("bridges")).context("cannot list the bridges")?;
+        for folder in folders {
+            let name = folder.context("cannot list the bridges")?.file_name();
+            let manifest = format!("bridges/{}/Cargo.toml", name.to_string_lossy());
+            if self.root.join(&manifest).is_file() {
+                manifests.push(manifest);
+            }
+        }
+        manifests.sort();
+        Ok(manifests)
     }
 
     pub(crate) fn has_binary(&self, package: &str, binary: &str) -> bool {

@@ -89,7 +89,10 @@ impl From<tokio_postgres::Error> for Fault {
         };
         // Without the detail, which repeats the row's values.
         let text = refusal.message().to_owned();
-        Self(judged(refusal.code(), text), Some(refusal.code().clone()))
+        Self(
+            judged(refusal.code().code(), text),
+            Some(refusal.code().clone()),
+        )
     }
 }
 
@@ -101,8 +104,8 @@ fn is_broken(error: &tokio_postgres::Error) -> bool {
     error.is_closed() || broken.is_some_and(|broken| broken.kind() != ErrorKind::InvalidInput)
 }
 
-fn judged(code: &SqlState, text: String) -> StoreError {
-    match code.code() {
+pub(crate) fn judged(code: &str, text: String) -> StoreError {
+    match code {
         // Serialisation, deadlock, lock not available, statement or lock time-out.
         "40001" | "40P01" | "55P03" | "57014" => StoreError::Retry(text),
         // No such table or column, no such schema, no such function.

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use leasehold_core::{Hints, Lane};
 use tokio::sync::Notify;
 
-pub(crate) use courier::{Courier, Route};
+pub(crate) use courier::{Courier, Route, TELL, channel_of};
 
 /// The subscriptions of one store. Held weakly: dropping a subscription ends it.
 #[derive(Debug, Default)]

@@ -30,6 +30,7 @@ mod markers;
 mod migrations;
 mod options;
 mod outbox;
+mod producer;
 mod roles;
 mod rows;
 mod schedules;
@@ -47,6 +48,9 @@ pub use migrations::{
     MigrationStatus, MigrationStep, migrate, pending_script, script, status, steps,
 };
 pub use options::{Options, Wakeup};
+pub use producer::{Call, Fate, PendingHint, Placed, Producer, error_of};
 pub use roles::Role;
 pub use server::VERSION_MIN;
 pub use store::{PostgresStore, connect};
+/// The client whose transactions [`Producer::enqueue_in`] takes.
+pub use tokio_postgres;

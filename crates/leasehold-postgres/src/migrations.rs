@@ -55,6 +55,7 @@ const STEPS: &[Step] = steps! {
     5 Core "0005_markers";
     6 Queue "0006_schedules";
     7 Activity "0007_liveness";
+    8 Queue "0008_enqueue";
 };
 
 /// What every database of ours has, whatever roles it serves.

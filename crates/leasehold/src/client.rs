@@ -160,15 +160,12 @@ impl Client {
         Ok(NewItem::new(Kind::parse(kind)?, payload, self.clock.now()))
     }
 
-    /// Enqueues many, [`BATCH_MAX`] rows to a transaction, and answers each row's fate in order.
-    ///
-    /// The rows are checked first: one that is refused refuses the whole call, and nothing is stored.
-    /// A store error between two transactions leaves the earlier ones stored; asking again with the
-    /// same ids finds them.
+    /// Checks items and stamps them with this context, without enqueueing them: for enqueueing them in a
+    /// transaction of your own, in the org of [`Client::context`].
     ///
     /// # Errors
-    /// [`ClientError::InvalidRow`] names the row; [`ClientError::Store`] may be asked again.
-    pub async fn enqueue_many(&self, items: Vec<NewItem>) -> Result<Vec<Enqueued>, ClientError> {
+    /// [`ClientError::InvalidRow`] names the row; [`ClientError::NotAuthorized`].
+    pub fn prepare(&self, items: Vec<NewItem>) -> Result<Vec<NewItem>, ClientError> {
         self.context.require(Permission::EnqueueWork)?;
         for (row, item) in items.iter().enumerate() {
             if let Err(error) = self.check(item) {
@@ -178,8 +175,21 @@ impl Client {
                 });
             }
         }
+        Ok(items.into_iter().map(|item| self.stamped(item)).collect())
+    }
+
+    /// Enqueues many, [`BATCH_MAX`] rows to a transaction, and answers each row's fate in order.
+    ///
+    /// The rows are checked first: one that is refused refuses the whole call, and nothing is stored.
+    /// A store error between two transactions leaves the earlier ones stored; asking again with the
+    /// same ids finds them.
+    ///
+    /// # Errors
+    /// [`ClientError::InvalidRow`] names the row; [`ClientError::Store`] may be asked again.
+    pub async fn enqueue_many(&self, items: Vec<NewItem>) -> Result<Vec<Enqueued>, ClientError> {
+        let items = self.prepare(items)?;
         let mut fates = Vec::with_capacity(items.len());
-        let mut items = items.into_iter().map(|item| self.stamped(item));
+        let mut items = items.into_iter();
         loop {
             let batch: Vec<NewItem> = items.by_ref().take(BATCH_MAX).collect();
             if batch.is_empty() {
@@ -428,6 +438,21 @@ impl Enqueue<'_> {
     }
 }
 
+impl Enqueue<'_> {
+    /// The item as awaiting this would enqueue it, checked and stamped with the client's context: for
+    /// enqueueing it in a transaction of your own, in the org of [`Client::context`].
+    ///
+    /// # Errors
+    /// [`ClientError::Invalid`] if something given breaks its rule; [`ClientError::NotAuthorized`].
+    pub fn into_item(self) -> Result<NewItem, ClientError> {
+        let client = self.client;
+        client.context.require(Permission::EnqueueWork)?;
+        let item = self.item?;
+        client.check(&item)?;
+        Ok(client.stamped(item))
+    }
+}
+
 impl<'a> IntoFuture for Enqueue<'a> {
     type Output = Result<Enqueued, ClientError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
@@ -435,11 +460,9 @@ impl<'a> IntoFuture for Enqueue<'a> {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let client = self.client;
-            client.context.require(Permission::EnqueueWork)?;
-            let item = self.item?;
-            client.check(&item)?;
+            let item = self.into_item()?;
             let id = item.id;
-            let batch = vec![client.stamped(item)];
+            let batch = vec![item];
             let fates = client
                 .stores
                 .work

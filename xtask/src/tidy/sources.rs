@@ -122,7 +122,8 @@ fn code(line: &str) -> &str {
 }
 
 fn is_ours(path: &str) -> bool {
-    is_rust(path) && (path.starts_with("crates/") || path.starts_with("xtask/"))
+    let folders = ["crates/", "bridges/", "xtask/"];
+    is_rust(path) && folders.iter().any(|folder| path.starts_with(folder))
 }
 
 fn is_rust(path: &str) -> bool {

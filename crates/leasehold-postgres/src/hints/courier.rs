@@ -57,7 +57,7 @@ const WAITING_MAX: usize = 1_000;
 const CHANNEL_BYTES_MAX: usize = 63;
 
 /// Tells several lanes by one statement.
-const TELL: &str = "select pg_notify($1, lane) from unnest($2::text[]) as lane";
+pub(crate) const TELL: &str = "select pg_notify($1, lane) from unnest($2::text[]) as lane";
 
 /// Where the courier goes.
 #[derive(Debug, Clone)]
@@ -85,7 +85,7 @@ impl Route {
 
 /// The channel of a schema. Names that are alike for its whole length share one, which is harmless: a hint
 /// may be false.
-fn channel_of(schema: &Schema) -> String {
+pub(crate) fn channel_of(schema: &Schema) -> String {
     let mut channel = format!("leasehold_{}", schema.name());
     channel.truncate(CHANNEL_BYTES_MAX);
     channel

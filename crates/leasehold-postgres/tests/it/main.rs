@@ -27,9 +27,13 @@ mod plans;
 #[cfg(test)]
 mod pooler;
 #[cfg(test)]
+mod producer;
+#[cfg(test)]
 mod proxy;
 #[cfg(test)]
 mod server;
+#[cfg(test)]
+mod sql_enqueue;
 #[cfg(test)]
 mod tls;
 #[cfg(test)]
