@@ -185,7 +185,7 @@ struct Floored<'c>(Vec<&'c str>, Vec<&'c str>, Vec<i16>, Vec<Moment>, Vec<Uuid>)
 
 impl Course {
     fn begin(store: &PostgresStore, request: &ClaimRequest) -> Self {
-        let began = Instant::now();
+        let began = Floors::now();
         let is_noted = request.tenant_cap.is_none();
         let mut floors = Vec::new();
         if is_noted {
@@ -248,7 +248,7 @@ impl Course {
                 }
             }
         }
-        let now = Instant::now();
+        let now = Floors::now();
         let lasted: Duration = now - self.began;
         let mut floors = store.floors.lock().unwrap_or_else(PoisonError::into_inner);
         floors.note(taken, self.floors.is_empty(), lasted, now);

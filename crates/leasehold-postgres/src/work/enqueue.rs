@@ -126,17 +126,13 @@ impl Named {
     }
 }
 
-/// When an item was written, and when it is due.
+/// What a statement wrote.
 struct Written {
     at: Timestamp,
-    available_at: Timestamp,
+    ids: HashSet<ItemId>,
 }
 
-async fn insert(
-    on: &impl Statements,
-    org: OrgId,
-    batch: &[&NewItem],
-) -> Answer<HashMap<ItemId, Written>> {
+async fn insert(on: &impl Statements, org: OrgId, batch: &[&NewItem]) -> Answer<Written> {
     let uuids = |of: fn(&NewItem) -> Uuid| -> Vec<Uuid> { column(batch, of) };
     let texts = |of: fn(&NewItem) -> &str| -> Vec<&str> { column(batch, of) };
     let traceparents: Vec<Option<&str>> = column(batch, |new| new.traceparent.as_deref());
@@ -149,8 +145,8 @@ async fn insert(
     let due_at: Vec<Option<Moment>> = column(batch, due_at);
     let delays: Vec<i64> = column(batch, delay);
 
-    let rows = on
-        .query(
+    let row = on
+        .query_opt(
             INSERT,
             &[
                 &org.as_uuid(),
@@ -171,16 +167,14 @@ async fn insert(
             ],
         )
         .await?;
-    let written = rows.iter().map(|row| {
-        let mut columns = Columns::of(row);
-        let id = columns.uuid()?.into();
-        let written = Written {
-            at: columns.timestamp()?,
-            available_at: columns.timestamp()?,
-        };
-        Ok((id, written))
-    });
-    written.collect()
+    let row = row.ok_or_else(|| Fault::damaged("an enqueue does not say what it wrote"))?;
+    let mut columns = Columns::of(&row);
+    let at = columns.timestamp()?;
+    let ids: Vec<Uuid> = columns.plain()?;
+    Ok(Written {
+        at,
+        ids: ids.into_iter().map(ItemId::new).collect(),
+    })
 }
 
 fn column<'b, T>(batch: &[&'b NewItem], of: fn(&'b NewItem) -> T) -> Vec<T> {
@@ -283,16 +277,15 @@ impl Batch {
     }
 
     /// Of several items with a written id, the first is the one that was written.
-    fn take_written(&mut self, mut written: HashMap<ItemId, Written>) {
+    fn take_written(&mut self, mut written: Written) {
         for (place, new) in std::mem::take(&mut self.open) {
-            match written.remove(&new.id) {
-                Some(written) => {
-                    let mut item = new.into_row(written.at);
-                    item.created_at = whole_microseconds(item.created_at);
-                    item.available_at = written.available_at;
-                    self.fates[place] = Some(Enqueued::Inserted(item));
-                }
-                None => self.open.push((place, new)),
+            if written.ids.remove(&new.id) {
+                let mut item = new.into_row(written.at);
+                item.created_at = whole_microseconds(item.created_at);
+                item.available_at = whole_microseconds(item.available_at.min(CALENDAR_END));
+                self.fates[place] = Some(Enqueued::Inserted(item));
+            } else {
+                self.open.push((place, new));
             }
         }
     }

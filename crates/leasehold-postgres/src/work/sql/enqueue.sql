@@ -28,24 +28,26 @@ inserted as (
     order by idempotency_key, id
     on conflict do nothing
     returning id
+),
+queued as (
+    insert into {schema}.ready (
+        id, org_id, lane, kind, priority, available_at, updated_at, updated_by,
+        attempts, worker_losses, claim_seq
+    )
+    select
+        new.id, $1::uuid, new.lane, new.kind, new.priority,
+        -- A delay is cut at the end of the calendar, as `leasehold_core::time::later` cuts it.
+        coalesce(
+            new.due_at,
+            least(
+                moment.now + new.delay * interval '1 microsecond',
+                timestamptz 'epoch' + interval '253402207200 seconds'
+            )
+        ),
+        moment.now, new.created_by, 0, 0, 0
+    from new
+    cross join moment
+    -- Looked up in a table made once, which a join need not be.
+    where case when new.id in (select inserted.id from inserted) then true else false end
 )
-insert into {schema}.ready (
-    id, org_id, lane, kind, priority, available_at, updated_at, updated_by,
-    attempts, worker_losses, claim_seq
-)
-select
-    new.id, $1::uuid, new.lane, new.kind, new.priority,
-    -- A delay is cut at the end of the calendar, as `leasehold_core::time::later` cuts it.
-    coalesce(
-        new.due_at,
-        least(
-            moment.now + new.delay * interval '1 microsecond',
-            timestamptz 'epoch' + interval '253402207200 seconds'
-        )
-    ),
-    moment.now, new.created_by, 0, 0, 0
-from new
-cross join moment
--- Looked up in a table made once, which a join need not be.
-where case when new.id in (select inserted.id from inserted) then true else false end
-returning id, updated_at, available_at
+select moment.now, array(select inserted.id from inserted) from moment

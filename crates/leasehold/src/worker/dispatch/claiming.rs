@@ -11,7 +11,7 @@ use super::{Action, Dispatch, Run, State, StopReason};
 
 /// One claim asks for no more: while a large worker starts what one claim brought, the store is at the
 /// next, and neither waits for the other.
-const LIMIT_MAX: u32 = 256;
+const LIMIT_MAX: u32 = 500;
 
 /// After a claim that failed, the next waits this long, doubled each time up to the cap, which is long
 /// enough to spare a store that is down and short enough to resume within seconds.

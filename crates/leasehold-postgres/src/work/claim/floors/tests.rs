@@ -41,7 +41,7 @@ fn of(floors: &Floors, now: Instant) -> Option<Key> {
 
 #[test]
 fn a_queue_that_little_was_claimed_from_has_no_floor() {
-    let now = Instant::now();
+    let now = Floors::now();
     let mut floors = after_head([], now);
     for second in 0..4 {
         floors.note([(queue(), key(second), QUARTER)], false, MILLISECOND, now);
@@ -53,7 +53,7 @@ fn a_queue_that_little_was_claimed_from_has_no_floor() {
 
 #[test]
 fn a_floor_stays_below_what_was_claimed_last_by_items_or_by_time_whatever_is_closer() {
-    let now = Instant::now();
+    let now = Floors::now();
     let mut floors = after_head([], now);
     for second in 0..10 {
         floors.note([(queue(), key(second), QUARTER)], false, MILLISECOND, now);
@@ -73,7 +73,7 @@ fn a_floor_stays_below_what_was_claimed_last_by_items_or_by_time_whatever_is_clo
 
 #[test]
 fn a_claim_from_the_head_is_due_after_twenty_times_what_it_costs_beyond_the_usual() {
-    let now = Instant::now();
+    let now = Floors::now();
     let mut floors = Floors::default();
     let big = [
         (queue(), key(1), ITEMS_BELOW),
@@ -98,7 +98,7 @@ fn a_claim_from_the_head_is_due_after_twenty_times_what_it_costs_beyond_the_usua
 
 #[test]
 fn a_few_items_found_below_leave_a_floor_where_it_is_and_many_take_it_away() {
-    let now = Instant::now();
+    let now = Floors::now();
     let mut floors = after_head([], now);
     for second in 100..110 {
         floors.note([(queue(), key(second), QUARTER)], false, MILLISECOND, now);
@@ -114,7 +114,7 @@ fn a_few_items_found_below_leave_a_floor_where_it_is_and_many_take_it_away() {
 
 #[test]
 fn queues_have_floors_of_their_own() {
-    let now = Instant::now();
+    let now = Floors::now();
     let other = Queue {
         priority: 1,
         ..queue()
