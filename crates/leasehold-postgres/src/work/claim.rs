@@ -233,19 +233,16 @@ impl Course {
                     && queue.kind == item.kind
                     && queue.lane == item.lane
             });
-            match known {
-                Some((_, last, items)) => {
-                    *last = key;
-                    *items += 1;
-                }
-                None => {
-                    let queue = Queue {
-                        lane: item.lane.clone(),
-                        kind: item.kind.clone(),
-                        priority: item.priority,
-                    };
-                    taken.push((queue, key, 1));
-                }
+            if let Some((_, last, items)) = known {
+                *last = key;
+                *items += 1;
+            } else {
+                let queue = Queue {
+                    lane: item.lane.clone(),
+                    kind: item.kind.clone(),
+                    priority: item.priority,
+                };
+                taken.push((queue, key, 1));
             }
         }
         let now = Floors::now();
