@@ -90,6 +90,19 @@ impl Database {
         }
     }
 
+    /// The same database with its tables in that schema.
+    pub(crate) fn within_schema(self, schema: Option<&str>) -> Result<Self, Failure> {
+        match (self, schema) {
+            (database, None) => Ok(database),
+            (Self::Postgres(server), Some(schema)) => {
+                server.within_schema(schema).map(Self::Postgres)
+            }
+            (Self::Sqlite(_), Some(_)) => Err(Failure::usage("a SQLite file has no schemas")
+                .because("the tables of a queue are all that is in it")
+                .remedy("leave --schema out, or name a Postgres database with --database")),
+        }
+    }
+
     /// Opens what is there: the queue must exist and be of this build's schema.
     pub(crate) async fn open(&self) -> Result<Queue, Failure> {
         match self {

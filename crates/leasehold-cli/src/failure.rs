@@ -203,7 +203,7 @@ impl From<StoreError> for Failure {
             StoreError::Refused(_) => {
                 "change the data; the database will not take them as they are"
             }
-            StoreError::Schema(_) => "run `leasehold migrate --status`",
+            StoreError::Schema(_) => "run `leasehold migrate status`",
             _ => "look at the database and its disk; restore it from a backup if it is damaged",
         };
         Self::failed("the database did not do it")

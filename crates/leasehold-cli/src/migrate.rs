@@ -12,20 +12,69 @@ use crate::screen::{Field, SCHEMA, Screen, Tone};
 
 /// Bring the database to this build's schema, creating it if there is none.
 ///
-/// Prints one line for each migration: version, name, when it was applied.
+/// Prints one line for each migration: version, name, when it was applied. What was applied before an error stays;
+/// doing it again goes on from there.
 #[derive(Debug, clap::Args)]
-#[command(after_long_help = "\
+#[command(
+    subcommand_help_heading = "Instead of migrating",
+    after_long_help = "\
 JSON: {\"schema\", \"applied\": [version, …], \"migrations\": [{\"version\", \"name\", \"applied_at\"}, …]}, \
-where applied is what this run did.")]
+where applied is what this run did."
+)]
 pub(crate) struct Arguments {
-    /// Change nothing; exit with 3 if something is pending.
+    /// The schema of a Postgres database that holds the tables; leasehold unless given.
     #[arg(
         long,
-        env = "LEASEHOLD_MIGRATE_STATUS",
+        global = true,
+        value_name = "NAME",
+        env = "LEASEHOLD_MIGRATE_SCHEMA"
+    )]
+    schema: Option<String>,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Status(StatusArguments),
+    Print(PrintArguments),
+}
+
+/// Say which migrations the database has. Changes nothing.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Exits with 0 once it has looked; with --check, with 3 if a migration is pending.
+
+JSON: as of `leasehold migrate`, with nothing applied.")]
+struct StatusArguments {
+    /// Exit with 3 if a migration is pending.
+    #[arg(
+        long,
+        env = "LEASEHOLD_MIGRATE_CHECK",
         action = clap::ArgAction::SetTrue,
         value_parser = clap::builder::FalseyValueParser::new()
     )]
-    status: bool,
+    check: bool,
+}
+
+/// Print the SQL of the migrations that a Postgres database does not have, for a person to run with psql.
+/// Changes nothing.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+With psql it has the same outcome as `leasehold migrate`:
+  leasehold migrate print > pending.sql
+  psql --no-psqlrc --file pending.sql DATABASE
+
+JSON: {\"schema\", \"sql\"}, where sql is empty if nothing is pending.")]
+struct PrintArguments {
+    /// Print all of them, for an empty database, without looking at one.
+    #[arg(
+        long,
+        env = "LEASEHOLD_MIGRATE_ALL",
+        action = clap::ArgAction::SetTrue,
+        value_parser = clap::builder::FalseyValueParser::new()
+    )]
+    all: bool,
 }
 
 pub(crate) fn run(
@@ -34,27 +83,86 @@ pub(crate) fn run(
     screen: &Screen,
 ) -> Result<Answer, Failure> {
     let config = Config::load(common)?;
-    let database = Database::of(&config)?;
-    let (applied, all) = block_on(async {
-        let applied = if arguments.status {
-            Vec::new()
-        } else {
-            database.migrate().await?
-        };
-        Ok((applied, database.steps().await?))
-    })?;
-    let pending = all.iter().filter(|one| one.applied_at.is_none()).count();
+    let database = Database::of(&config)?.within_schema(arguments.schema.as_deref())?;
+    match &arguments.command {
+        None => migrate(&database, screen),
+        Some(Command::Status(arguments)) => status(arguments, &database, screen),
+        Some(Command::Print(arguments)) => print(arguments, &database, screen),
+    }
+}
+
+fn migrate(database: &Database, screen: &Screen) -> Result<Answer, Failure> {
+    let (applied, all) =
+        block_on(async { Ok::<_, Failure>((database.migrate().await?, database.steps().await?)) })?;
+    let is_current = show(database, &applied, &all, screen)?;
+    Ok(Answer::yes_if(is_current))
+}
+
+fn status(
+    arguments: &StatusArguments,
+    database: &Database,
+    screen: &Screen,
+) -> Result<Answer, Failure> {
+    let all = block_on(database.steps())?;
+    let is_current = show(database, &[], &all, screen)?;
+    Ok(Answer::yes_if(is_current || !arguments.check))
+}
+
+/// Whether nothing is pending.
+fn show(
+    database: &Database,
+    applied: &[u32],
+    all: &[Step],
+    screen: &Screen,
+) -> Result<bool, Failure> {
+    let is_current = all.iter().all(|one| one.applied_at.is_some());
     if screen.is_json() {
-        show_object(&applied, &all, screen)?;
+        show_object(applied, all, screen)?;
     } else {
-        screen.table(&["version", "name", "applied"], &rows(&all))?;
-        screen.talk(&match (pending, applied.len()) {
-            (0, 0) => format!("{database} has this build's schema"),
-            (0, now) => format!("{database} has this build's schema; {now} applied just now"),
-            (_, _) => format!("{database} is behind; run `leasehold migrate`"),
+        screen.table(&["version", "name", "applied"], &rows(all))?;
+        screen.talk(&match (is_current, applied.len()) {
+            (true, 0) => format!("{database} has this build's schema"),
+            (true, now) => format!("{database} has this build's schema; {now} applied just now"),
+            (false, _) => format!("{database} is behind; run `leasehold migrate`"),
         });
     }
-    Ok(Answer::yes_if(pending == 0))
+    Ok(is_current)
+}
+
+fn print(
+    arguments: &PrintArguments,
+    database: &Database,
+    screen: &Screen,
+) -> Result<Answer, Failure> {
+    #[derive(Serialize)]
+    struct Document<'a> {
+        schema: u32,
+        sql: &'a str,
+    }
+    let Database::Postgres(server) = database else {
+        return Err(Failure::usage("a SQLite file has no migrations to print")
+            .because("nobody but this program migrates it")
+            .remedy("run `leasehold migrate`, or name a Postgres database with --database"));
+    };
+    let sql = if arguments.all {
+        server.script()?
+    } else {
+        block_on(server.pending_script())?
+    };
+    if screen.is_json() {
+        let sql = &sql;
+        screen.object(&Document {
+            schema: SCHEMA,
+            sql,
+        })?;
+    } else if sql.is_empty() {
+        screen.talk(&format!(
+            "{database} has this build's schema; nothing is pending"
+        ));
+    } else {
+        screen.text(&sql)?;
+    }
+    Ok(Answer::Yes)
 }
 
 fn rows(all: &[Step]) -> Vec<Vec<Field>> {

@@ -21,6 +21,8 @@ pub(crate) struct Postgres {
     shown: String,
     /// How many its pool may have.
     pub(super) connections: usize,
+    /// Where the tables are.
+    schema: String,
 }
 
 impl Postgres {
@@ -68,6 +70,7 @@ impl Postgres {
             shown: format!("{scheme}://{user}{at}{place}"),
             address: url.to_owned(),
             connections: Options::CONNECTIONS,
+            schema: Options::SCHEMA.to_owned(),
         })
     }
 
@@ -112,7 +115,42 @@ impl Postgres {
     }
 
     fn options(&self) -> Options {
-        Options::default().with_connections(self.connections)
+        Options::default()
+            .with_schema(&self.schema)
+            .with_connections(self.connections)
+    }
+
+    /// The same database with its tables in that schema.
+    pub(super) fn within_schema(self, schema: &str) -> Result<Self, Failure> {
+        let server = Self {
+            schema: schema.to_owned(),
+            ..self
+        };
+        // What is no name of a schema is refused before anything else is tried.
+        server.script()?;
+        Ok(server)
+    }
+
+    /// The SQL of all migrations, for an empty database.
+    pub(crate) fn script(&self) -> Result<String, Failure> {
+        let script = leasehold_postgres::script(&self.options());
+        script.map_err(|error| match error {
+            ConnectError::SchemaName(_) => {
+                let words = error.to_string();
+                let (why, remedy) = words.split_once("; ").unwrap_or((&words, "give another"));
+                Failure::usage("the schema's name is not acceptable")
+                    .because(why)
+                    .remedy(remedy)
+            }
+            other => self.refusal(other),
+        })
+    }
+
+    /// The SQL of the migrations that the database does not have.
+    pub(crate) async fn pending_script(&self) -> Result<String, Failure> {
+        let options = self.options();
+        let script = leasehold_postgres::pending_script(&self.address, &options);
+        self.look(script).await
     }
 
     async fn connect(&self, options: Options) -> Result<Arc<PostgresStore>, ConnectError> {

@@ -13,7 +13,7 @@ const READERS: &[&[&str]] = &[
     &["items", "explain", NOBODY],
     &["items", "retry", NOBODY],
     &["items", "cancel", NOBODY],
-    &["migrate", "--status"],
+    &["migrate", "status", "--check"],
 ];
 
 #[test]
@@ -35,7 +35,7 @@ fn migrate_creates_and_then_has_nothing_to_do() {
     assert_eq!(first["applied"].as_array().map(Vec::len), Some(all));
     let second = place.json(&["migrate"]);
     assert_eq!(second["applied"].as_array().map(Vec::len), Some(0));
-    let status = place.run(&["migrate", "--status"]);
+    let status = place.run(&["migrate", "status", "--check"]);
     assert_eq!((status.code, status.out.lines().count()), (0, all));
 }
 
@@ -43,9 +43,10 @@ fn migrate_creates_and_then_has_nothing_to_do() {
 fn a_database_that_is_behind_is_told_and_left_as_it_is() {
     let place = Place::new();
     place.file("leasehold.db", "");
-    let status = place.run(&["migrate", "--status"]);
+    let status = place.run(&["migrate", "status", "--check"]);
     assert_eq!(status.code, 3, "{}", status.talk);
     assert!(status.out.contains("pending"), "{}", status.out);
+    assert_eq!(place.run(&["migrate", "status"]).code, 0);
     for command in [&["items", "list"][..], &["enqueue", "SEND"]] {
         let talk = place.refused(4, command);
         assert!(talk.contains("try: run `leasehold migrate`"), "{talk}");
@@ -116,4 +117,13 @@ fn a_url_of_another_database_is_refused_without_its_password() {
     assert!(talk.contains("mysql: is no database"), "{talk}");
     assert!(!talk.contains("secret"), "{talk}");
     place.refused(2, &["items", "list", "--database", ""]);
+}
+
+#[test]
+fn a_file_has_no_schemas_and_nothing_to_print() {
+    let place = Place::new();
+    let talk = place.refused(2, &["migrate", "--schema", "jobs"]);
+    assert!(talk.contains("leave --schema out"), "{talk}");
+    let talk = place.refused(2, &["migrate", "print"]);
+    assert!(talk.contains("run `leasehold migrate`"), "{talk}");
 }

@@ -139,7 +139,7 @@ fn looking_creates_nothing_and_says_what_does() {
         assert!(talk.contains("there is no queue in the database"), "{talk}");
         assert!(talk.contains("`leasehold migrate`"), "{talk}");
     }
-    let status = ground.run(&["migrate", "--status"]);
+    let status = ground.run(&["migrate", "status", "--check"]);
     assert_eq!(status.code, 3, "{}", status.talk);
     assert!(status.out.lines().all(|line| line.ends_with("\tpending")));
     assert_eq!(ground.count_of(HAS_SCHEMA), 0);
@@ -158,8 +158,37 @@ fn migrate_creates_and_then_has_nothing_to_do() {
         "{first}"
     );
     assert_eq!(ground.json(&["migrate"])["applied"], json!([]));
-    let status = ground.run(&["migrate", "--status"]);
+    let status = ground.run(&["migrate", "status", "--check"]);
     assert_eq!((status.code, status.out.lines().count()), (0, all.len()));
+}
+
+#[test]
+fn migrations_can_be_printed_for_a_person_and_go_into_the_schema_that_is_named() {
+    let Some(ground) = Ground::new() else { return };
+    let within = |command: &[&'static str]| [command, &["--schema", "jobs"]].concat();
+    let all = ground.run(&within(&["migrate", "print", "--all"]));
+    assert_eq!(all.code, 0, "{}", all.talk);
+    assert!(
+        all.out.contains("insert into jobs.migrations"),
+        "{}",
+        all.out
+    );
+    assert_eq!(ground.run(&within(&["migrate", "print"])).out, all.out);
+    let status = ground.run(&within(&["migrate", "status", "--check"]));
+    assert_eq!(status.code, 3, "{}", status.talk);
+    assert_eq!(ground.run(&within(&["migrate"])).code, 0);
+    assert_eq!(ground.json(&within(&["migrate", "print"]))["sql"], "");
+    assert_eq!(
+        ground.run(&within(&["migrate", "status", "--check"])).code,
+        0
+    );
+    assert_eq!(
+        ground.count_of(HAS_SCHEMA),
+        0,
+        "the schema of the others is none of it"
+    );
+    let talk = ground.refused(2, &["migrate", "--schema", "No; such"]);
+    assert!(talk.contains("use 1 to 63 lower-case letters"), "{talk}");
 }
 
 #[test]
@@ -175,7 +204,7 @@ fn an_older_schema_is_left_for_a_person() {
         assert!(talk.contains("does not fit this build"), "{talk}");
         assert!(talk.contains("try: run `leasehold migrate`"), "{talk}");
     }
-    let status = ground.json(&["migrate", "--status"]);
+    let status = ground.json(&["migrate", "status", "--check"]);
     assert_eq!(status["migrations"][6]["applied_at"], Value::Null);
     assert_eq!(ground.json(&["migrate"])["applied"], json!([7]));
     assert_eq!(ground.count(), 1);
@@ -265,7 +294,7 @@ fn told_of(url: &str) -> Vec<String> {
     let place = Place::new();
     let makers: &[&[&str]] = &[
         &["migrate"],
-        &["migrate", "--status"],
+        &["migrate", "status", "--check"],
         &["enqueue", "SEND"],
         &["run", "SEND", "--", "true"],
     ];

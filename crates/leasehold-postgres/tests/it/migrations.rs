@@ -1,8 +1,8 @@
 //! How steps are applied: one at a time, beside others that work, by a person with psql, and for builds that do
 //! not know them.
 
-use std::io::Write as _;
-use std::process::Stdio;
+use std::io::{ErrorKind, Write as _};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -18,7 +18,6 @@ use uuid::Uuid;
 use crate::cluster;
 use crate::faults::with_parameter;
 use crate::harness::{PATIENCE, lone};
-use crate::server::Programs;
 
 /// Far more than anybody waits who is let through, and little for whoever is not.
 const WAITS: Waits = Waits {
@@ -384,19 +383,22 @@ async fn a_person_with_psql_gets_what_the_program_makes() {
     let Some(ground) = Ground::new().await else {
         return;
     };
-    let Some(mut psql) = Programs::find().ok().and_then(|programs| programs.psql()) else {
-        return;
-    };
     let next = [COLUMN, INDEX];
     let by_hand = Options::default().with_schema("by_hand");
     let script = rehearsal::script(&by_hand, &next).unwrap();
-    let mut running = psql
+    let running = Command::new("psql")
         .args(["--no-psqlrc", "--quiet", "--dbname", &ground.address])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+        .spawn();
+    let mut running = match running {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            // The client is a package of its own.
+            return ground.remove().await;
+        }
+        running => running.unwrap(),
+    };
     running
         .stdin
         .take()
@@ -424,7 +426,7 @@ async fn a_person_with_psql_gets_what_the_program_makes() {
         let found = ground.text(&CONTENTS.replace("SCHEMA", schema)).await;
         contents.push(found.replace(schema, "SCHEMA"));
     }
-    assert!(contents[0].contains("items_next true"), "{}", contents[0]);
+    assert!(contents[0].contains("items_next t"), "{}", contents[0]);
     assert_eq!(contents[0], contents[1]);
     let store = leasehold_postgres::connect(&ground.address, by_hand.without_migrating()).await;
     store.unwrap().enqueue(ORG, vec![item()]).await.unwrap();

@@ -63,12 +63,6 @@ impl Programs {
         Ok(Self { folder, user })
     }
 
-    /// The client for people, where it is installed.
-    pub(crate) fn psql(&self) -> Option<Command> {
-        let is_there = self.folder.join("psql").is_file();
-        is_there.then(|| self.command("psql"))
-    }
-
     fn command(&self, program: &str) -> Command {
         self.as_user(Command::new(self.folder.join(program)))
     }
