@@ -50,7 +50,7 @@ pub use migrations::{
 pub use options::{Options, Wakeup};
 pub use producer::{Call, Fate, PendingHint, Placed, Producer, error_of};
 pub use roles::Role;
-pub use server::VERSION_MIN;
+pub use server::{VERSION_MIN, session};
 pub use store::{PostgresStore, connect};
 /// The client whose transactions [`Producer::enqueue_in`] takes.
 pub use tokio_postgres;

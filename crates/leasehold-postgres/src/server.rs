@@ -11,6 +11,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, Connection, SimpleQueryMessage, Socket};
 
 use crate::error::{ConnectError, Fault};
+use crate::options::Options;
 
 mod address;
 mod pool;
@@ -26,6 +27,17 @@ const PORT: u16 = 5432;
 
 /// The oldest PostgreSQL that everything is tested against, as servers count: 150004 is 15.4.
 pub const VERSION_MIN: i32 = 150_000;
+
+/// Opens a session beside a store's, connected and encrypted as those are, for statements of the caller's own. It
+/// ends when its client is dropped.
+///
+/// Dropping the future ends the attempt.
+///
+/// # Errors
+/// [`ConnectError`].
+pub async fn session(address: &str, options: &Options) -> Result<Client, ConnectError> {
+    Server::at(address)?.lone(options.patience).await
+}
 
 /// A server that connections can be made to. Cheap to clone. May hold a password, and shows none.
 #[derive(Clone)]

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use leasehold::Stores;
 use leasehold_postgres::ConnectError;
+use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;
 
 use super::broke;
@@ -44,10 +44,6 @@ const TABLES: &str = "
 
 impl Server {
     pub(super) async fn reach(address: &str) -> Result<Self, Failure> {
-        // Refuses a version that is too old, and says what is wrong with the address.
-        leasehold_postgres::examine(address)
-            .await
-            .map_err(refusal)?;
         let client = connect(address).await?;
         let random = Uuid::new_v4().simple().to_string();
         let prefix = format!("leasehold_bench_{}", random.get(..12).unwrap_or(&random));
@@ -179,11 +175,9 @@ impl Server {
 }
 
 async fn connect(address: &str) -> Result<Client, Failure> {
-    let connected = tokio_postgres::connect(address, NoTls).await;
-    let (client, connection) = connected.map_err(|error| unusable(&error))?;
-    // What breaks it is told to whoever uses the client.
-    tokio::spawn(connection);
-    Ok(client)
+    let options = leasehold_postgres::Options::default();
+    let session = leasehold_postgres::session(address, &options).await;
+    session.map_err(refusal)
 }
 
 /// Where the bench was interrupted, a worker's statements may still be at the tables, and lock them in

@@ -138,6 +138,10 @@ impl Secured {
              from pg_stat_ssl join pg_stat_activity using (pid)
              where starts_with(application_name, $1)";
         let row = self.owner.query_one(text, &[&name]).await.unwrap();
+        let session = leasehold_postgres::session(&address, &Options::default()).await;
+        let own = "select ssl from pg_stat_ssl where pid = pg_backend_pid()";
+        let own = session.expect(words).query_one(own, &[]).await.unwrap();
+        assert_eq!(own.get::<_, bool>(0), row.get::<_, i64>(0) > 0, "{words}");
         (row.get(0), row.get(1))
     }
 
