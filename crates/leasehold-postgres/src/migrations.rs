@@ -17,7 +17,7 @@ use tokio_postgres::{Client, Row};
 use crate::error::{ConnectError, Fault};
 use crate::options::Options;
 use crate::roles::Role;
-use crate::server::Server;
+use crate::server::{self, Server};
 use crate::store::Schema;
 
 mod lock;
@@ -103,13 +103,8 @@ pub async fn migrate(address: &str, options: &Options) -> Result<MigrationStatus
 /// [`ConnectError`].
 pub async fn status(address: &str, options: &Options) -> Result<MigrationStatus, ConnectError> {
     let schema = Schema::parse(&options.schema)?;
-    let client = lone(address, options).await?;
+    let client = server::session(address, options).await?;
     at(&client, &schema, &options.roles).await
-}
-
-/// A connection of its own, which ends with its client.
-async fn lone(address: &str, options: &Options) -> Result<Client, ConnectError> {
-    Server::at(address)?.lone(options.patience).await
 }
 
 fn unusable(error: tokio_postgres::Error) -> ConnectError {

@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 use super::lock;
 use super::runner::Pace;
 use super::step::{IndexChange, Step};
-use super::{SET_UP, STEPS, lone, steps_of, versions};
+use super::{SET_UP, STEPS, steps_of, versions};
 use crate::error::ConnectError;
 use crate::options::Options;
+use crate::server::session;
 use crate::store::Schema;
 
 /// The SQL of every step of this build for the roles of a database, to be run with psql on an empty one. Goes
@@ -28,7 +29,7 @@ pub fn script(options: &Options) -> Result<String, ConnectError> {
 /// [`ConnectError`].
 pub async fn pending_script(address: &str, options: &Options) -> Result<String, ConnectError> {
     let schema = Schema::parse(&options.schema)?;
-    let client = lone(address, options).await?;
+    let client = session(address, options).await?;
     let known = versions(&client, &schema, STEPS).await?;
     let steps = steps_of(&options.roles).filter(|step| !known.contains(&step.version));
     let steps: Vec<Step> = steps.collect();

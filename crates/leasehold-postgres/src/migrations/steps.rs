@@ -2,10 +2,11 @@
 
 use jiff::Timestamp;
 
-use super::{STEPS, lone, steps_of, unusable, versions};
+use super::{STEPS, steps_of, unusable, versions};
 use crate::error::ConnectError;
 use crate::options::Options;
 use crate::rows::Moment;
+use crate::server::session;
 use crate::store::Schema;
 
 /// One step of a schema, and whether the schema has it.
@@ -26,7 +27,7 @@ pub struct MigrationStep {
 /// [`ConnectError`].
 pub async fn steps(address: &str, options: &Options) -> Result<Vec<MigrationStep>, ConnectError> {
     let schema = Schema::parse(&options.schema)?;
-    let client = lone(address, options).await?;
+    let client = session(address, options).await?;
     let known = versions(&client, &schema, STEPS).await?;
     let mut steps = Vec::new();
     if !known.is_empty() {
