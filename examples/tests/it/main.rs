@@ -4,7 +4,6 @@
 #[path = "../../../crates/leasehold-postgres/tests/it/cluster.rs"]
 mod cluster;
 #[cfg(test)]
-#[expect(dead_code, reason = "other tests need more of it")]
 #[path = "../../../crates/leasehold-postgres/tests/it/server.rs"]
 mod server;
 

@@ -6,6 +6,5 @@ mod cluster;
 #[cfg(test)]
 mod enqueue;
 #[cfg(test)]
-#[expect(dead_code, reason = "other tests need more of it")]
 #[path = "../../../../crates/leasehold-postgres/tests/it/server.rs"]
 mod server;
