@@ -53,7 +53,7 @@ async fn hold_claims(on: &OneSchema) -> Client {
 }
 
 /// Returns once so many of the store's sessions wait for a lock.
-async fn until_waiting(on: &OneSchema, count: u64) {
+pub(crate) async fn until_waiting(on: &OneSchema, count: u64) {
     let text = "select from pg_stat_activity
          where wait_event_type = 'Lock' and strpos(query, $1) > 0";
     let looks = async { while on.outsider.execute(text, &[&on.schema]).await.unwrap() < count {} };

@@ -15,6 +15,10 @@ mod harness;
 #[cfg(test)]
 mod hints;
 #[cfg(test)]
+mod keys;
+#[cfg(test)]
+mod leases;
+#[cfg(test)]
 mod maintenance;
 #[cfg(test)]
 mod migrations;
@@ -22,6 +26,8 @@ mod migrations;
 mod misled;
 #[cfg(test)]
 mod next_schema;
+#[cfg(test)]
+mod payloads;
 #[cfg(test)]
 mod plans;
 #[cfg(test)]

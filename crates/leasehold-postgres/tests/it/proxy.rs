@@ -1,5 +1,5 @@
-//! A way to the server that can fail: connections that fall silent without being closed, and none that are
-//! taken.
+//! A way to the server that can fail: connections that fall silent without being closed, or are cut, and none
+//! that are taken. It can come to lead to another server.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -23,10 +23,18 @@ pub(crate) struct Proxy {
     _folder: TempDir,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Control {
+    /// Where new connections lead.
+    server: Config,
     /// Rises when the listeners that are connected fall silent.
     silenced: u64,
+    /// Rises when every connection falls silent.
+    swallowed: u64,
+    /// New connections are taken, and fall silent at once.
+    swallows: bool,
+    /// Rises when every connection is closed.
+    cut: u64,
     refuses: bool,
     refused: u64,
 }
@@ -51,8 +59,16 @@ impl Proxy {
             let password = String::from_utf8_lossy(password);
             write!(through, " password='{password}'").unwrap();
         }
-        let control = Arc::new(watch::Sender::new(Control::default()));
-        let serving = tokio::spawn(serve(listener, server, Arc::clone(&control)));
+        let control = Arc::new(watch::Sender::new(Control {
+            server,
+            silenced: 0,
+            swallowed: 0,
+            swallows: false,
+            cut: 0,
+            refuses: false,
+            refused: 0,
+        }));
+        let serving = tokio::spawn(serve(listener, Arc::clone(&control)));
         Self {
             address: through,
             control,
@@ -70,6 +86,20 @@ impl Proxy {
         self.control.send_modify(|control| control.silenced += 1);
     }
 
+    /// Swallows whatever comes, on the connections that are there and on new ones, and closes none. What
+    /// was swallowed stays so.
+    pub(crate) fn swallow(&self) {
+        self.control.send_modify(|control| {
+            control.swallowed += 1;
+            control.swallows = true;
+        });
+    }
+
+    /// Closes the connections that are there.
+    pub(crate) fn cut(&self) {
+        self.control.send_modify(|control| control.cut += 1);
+    }
+
     /// Closes every new connection at once.
     pub(crate) fn refuse(&self) {
         self.control.send_modify(|control| control.refuses = true);
@@ -77,7 +107,16 @@ impl Proxy {
 
     /// Lets new connections pass again.
     pub(crate) fn admit(&self) {
-        self.control.send_modify(|control| control.refuses = false);
+        self.control.send_modify(|control| {
+            control.refuses = false;
+            control.swallows = false;
+        });
+    }
+
+    /// Leads new connections to another server.
+    pub(crate) fn lead_to(&self, address: &str) {
+        let server: Config = address.parse().unwrap();
+        self.control.send_modify(|control| control.server = server);
     }
 
     /// Waits until so many connections were refused.
@@ -94,26 +133,31 @@ impl Drop for Proxy {
     }
 }
 
-async fn serve(listener: UnixListener, server: Config, control: Arc<watch::Sender<Control>>) {
+async fn serve(listener: UnixListener, control: Arc<watch::Sender<Control>>) {
     let mut connections = tokio::task::JoinSet::new();
     while let Ok((client, _)) = listener.accept().await {
         if control.borrow().refuses {
             control.send_modify(|control| control.refused += 1);
             continue;
         }
-        let (server, control) = (server.clone(), control.subscribe());
+        let control = control.subscribe();
         connections.spawn(async move {
+            let server = control.borrow().server.clone();
             match (
                 &server.get_hosts()[0],
                 server.get_ports().first().unwrap_or(&5432),
             ) {
+                // One that cannot be reached closes the connection, as it would itself.
                 (Host::Unix(folder), port) => {
                     let path: PathBuf = folder.join(format!(".s.PGSQL.{port}"));
-                    pass(client, UnixStream::connect(path).await.unwrap(), control).await;
+                    if let Ok(server) = UnixStream::connect(path).await {
+                        pass(client, server, control).await;
+                    }
                 }
                 (Host::Tcp(name), port) => {
-                    let server = TcpStream::connect((name.as_str(), *port)).await.unwrap();
-                    pass(client, server, control).await;
+                    if let Ok(server) = TcpStream::connect((name.as_str(), *port)).await {
+                        pass(client, server, control).await;
+                    }
                 }
             }
         });
@@ -125,6 +169,13 @@ async fn pass(
     mut server: impl AsyncRead + AsyncWrite + Unpin,
     mut control: watch::Receiver<Control>,
 ) {
+    let (silenced, swallowed, cut, swallows) = {
+        let now = control.borrow();
+        (now.silenced, now.swallowed, now.cut, now.swallows)
+    };
+    if swallows {
+        return swallow_all(client, control, cut).await;
+    }
     let mut greeting = vec![0; GREETING_BYTES];
     let length = client.read(&mut greeting).await.unwrap_or(0);
     greeting.truncate(length);
@@ -132,13 +183,29 @@ async fn pass(
         return;
     }
     let listens = greeting.windows(8).any(|word| word == b"listener");
-    let before = control.borrow().silenced;
-    let silenced = async {
-        let falls_silent = |control: &Control| listens && control.silenced > before;
-        drop(control.wait_for(falls_silent).await);
+    let changes = async {
+        let is_over = |control: &Control| {
+            let falls_silent = listens && control.silenced > silenced;
+            falls_silent || control.swallowed > swallowed || control.cut > cut
+        };
+        drop(control.wait_for(is_over).await);
     };
     tokio::select! {
-        _ = copy_bidirectional(&mut client, &mut server) => {}
-        () = silenced => std::future::pending().await,
+        _ = copy_bidirectional(&mut client, &mut server) => return,
+        () = changes => {}
+    }
+    swallow_all(client, control, cut).await;
+}
+
+/// Takes whatever comes and says nothing, until the connection is cut. The server's side stays open, too.
+async fn swallow_all(mut client: UnixStream, mut control: watch::Receiver<Control>, cut: u64) {
+    let swallowing = async {
+        let mut sink = tokio::io::sink();
+        let _ = tokio::io::copy(&mut client, &mut sink).await;
+    };
+    let is_cut = |control: &Control| control.cut > cut;
+    tokio::select! {
+        () = swallowing => {}
+        _ = control.wait_for(is_cut) => {}
     }
 }
