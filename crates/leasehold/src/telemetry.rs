@@ -3,6 +3,7 @@
 //! | name | type | labels | meaning |
 //! |---|---|---|---|
 //! | `leasehold_items_claimed_total` | counter | | items claimed |
+//! | `leasehold_claim_seconds` | histogram | | from asking for items to the answer |
 //! | `leasehold_items_finished_total` | counter | kind, outcome | held items that left the worker |
 //! | `leasehold_dead_letters_total` | counter | kind | dead letters, by settle or sweep |
 //! | `leasehold_item_run_seconds` | histogram | kind | from start to end of a run |
@@ -10,6 +11,7 @@
 //! | `leasehold_lease_lost_total` | counter | reason | runs stopped because of their lease |
 //! | `leasehold_lease_renewals_total` | counter | outcome | kept, `cancel_requested`, lost, error |
 //! | `leasehold_store_errors_total` | counter | operation | store calls that failed |
+//! | `leasehold_store_up` | gauge | | 1 while claims are answered, 0 while the store is out of reach |
 //! | `leasehold_settle_batch_size` | histogram | | items per settle |
 //! | `leasehold_worker_slots` | gauge | | capacity |
 //! | `leasehold_worker_slots_busy` | gauge | | slots taken, stuck ones included |
@@ -85,6 +87,7 @@ type Seconds = Gauge<f64, AtomicU64>;
 pub struct Metrics {
     registry: Registry,
     claimed: Counter,
+    claim_seconds: Histogram,
     finished: Family<KindOutcome, Counter>,
     dead: Family<ByKind, Counter>,
     run_seconds: Family<ByKind, Histogram, fn() -> Histogram>,
@@ -92,6 +95,7 @@ pub struct Metrics {
     lost: Family<Reason, Counter>,
     renewals: Family<Outcome, Counter>,
     store_errors: Family<Operation, Counter>,
+    store_up: Gauge,
     settle_batch: Histogram,
     slots: Gauge,
     slots_busy: Gauge,
@@ -130,6 +134,7 @@ impl Metrics {
         let mut metrics = Self {
             registry: Registry::with_prefix("leasehold"),
             claimed: Counter::default(),
+            claim_seconds: seconds(),
             finished: Family::default(),
             dead: Family::default(),
             run_seconds: Family::new_with_constructor(seconds),
@@ -137,6 +142,7 @@ impl Metrics {
             lost: Family::default(),
             renewals: Family::default(),
             store_errors: Family::default(),
+            store_up: Gauge::default(),
             settle_batch: Histogram::new(SIZES),
             slots: Gauge::default(),
             slots_busy: Gauge::default(),
@@ -159,6 +165,11 @@ impl Metrics {
     fn register(&mut self) {
         let registry = &mut self.registry;
         registry.register("items_claimed", "Items claimed", self.claimed.clone());
+        registry.register(
+            "claim_seconds",
+            "From asking for items to the answer",
+            self.claim_seconds.clone(),
+        );
         registry.register(
             "items_finished",
             "Items that left the worker",
@@ -195,6 +206,11 @@ impl Metrics {
             self.store_errors.clone(),
         );
         registry.register(
+            "store_up",
+            "Whether claims are answered",
+            self.store_up.clone(),
+        );
+        registry.register(
             "settle_batch_size",
             "Items per settle",
             self.settle_batch.clone(),
@@ -221,6 +237,12 @@ impl Metrics {
             "How far the worker's calendar is ahead of the store's",
             self.clock_skew.clone(),
         );
+        self.register_sweep();
+    }
+
+    /// What a sweep counts and measures.
+    fn register_sweep(&mut self) {
+        let registry = &mut self.registry;
         registry.register(
             "sweep_seconds",
             "Length of sweep passes",
@@ -321,6 +343,15 @@ impl Metrics {
 
     pub(crate) fn claimed(&self, items: usize) {
         self.claimed.inc_by(items as u64);
+        self.store_up.set(1);
+    }
+
+    pub(crate) fn claim_took(&self, time: Duration) {
+        self.claim_seconds.observe(time.as_secs_f64());
+    }
+
+    pub(crate) fn store_is_down(&self) {
+        self.store_up.set(0);
     }
 
     pub(crate) fn finished(&self, kind: &Kind, outcome: &'static str) {

@@ -216,6 +216,9 @@ impl<S: Source, E: Executor> Drive<S, E> {
                 self.metrics.store_error("claim");
                 way.found_nothing = false;
                 self.outages.note_if(&error, self.clock.elapsed());
+                if matches!(error, StoreError::Unavailable(_)) {
+                    self.metrics.store_is_down();
+                }
                 if error.is_passing() {
                     tracing::warn!(%error, "a claim failed; asking again");
                 } else {
@@ -284,13 +287,23 @@ impl<S: Source, E: Executor> Drive<S, E> {
     }
 
     fn claim(&self, request: ClaimRequest) -> Claiming {
-        let source = self.source.clone();
+        let (source, clock, metrics) = (
+            self.source.clone(),
+            self.clock.clone(),
+            self.metrics.clone(),
+        );
         // A claim that hangs is asked again with the same token, well within its trust window, which
         // is half the lease.
         let patience = (self.settings.lease * 3 / 8).min(CLAIM_PATIENCE_MAX);
         Box::pin(async move {
+            let began = clock.elapsed();
             match tokio::time::timeout(patience, source.claim(&request)).await {
-                Ok(answer) => answer,
+                Ok(answer) => {
+                    if answer.is_ok() {
+                        metrics.claim_took(clock.elapsed().since(began));
+                    }
+                    answer
+                }
                 Err(_) => Err(StoreError::Unavailable(format!(
                     "no answer within {patience:?}"
                 ))),

@@ -168,6 +168,12 @@ impl Dispatch {
                 self.claim.failures = self.claim.failures.saturating_add(1);
                 let jitter = self.chance.jitter();
                 let pause = rules::retry_delay(self.claim.failures, &BACKOFF, jitter);
+                // A store that is back is found within a poll interval.
+                let soon = self
+                    .settings
+                    .poll_interval
+                    .mul_f64(1.0 - jitter.clamp(0.0, 1.0) / 2.0);
+                let pause = pause.min(soon);
                 self.claim.not_before = self.claim.not_before.max(now + pause);
                 self.claim.wake();
                 if !error.is_passing() {
