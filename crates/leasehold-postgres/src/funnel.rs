@@ -29,6 +29,11 @@
 //! queued whether or not anybody waits for the answer. Whoever uses the connection next is queued behind the
 //! commit. A [`Transaction`] that is dropped, at whatever point, has its rollback queued in the same way. So
 //! connections need no cleaning when they come back to the pool.
+//!
+//! But a future is dropped mostly by somebody who has waited in vain, and who will ask again: on a connection
+//! that has fallen silent without being closed, everything waits in vain from then on. So a connection that
+//! was asked and has not answered is given up, like one whose answer says that the database is unavailable.
+//! Its session ends as soon as the server notices, also one that waits for somebody's lock.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -249,7 +254,7 @@ impl Connection<'_> {
             }
             Ok::<_, tokio_postgres::Error>(inner)
         };
-        let inner = fate.told(begin.await)?;
+        let inner = fate.hears(begin).await?;
         Ok(Transaction {
             store: self.access.store,
             fate,
@@ -280,7 +285,7 @@ pub(crate) struct Transaction<'c> {
 
 impl Transaction<'_> {
     pub(crate) async fn commit(self) -> Answer<()> {
-        self.fate.told(self.inner.commit().await)
+        self.fate.hears(self.inner.commit()).await
     }
 }
 
@@ -295,7 +300,7 @@ impl Statements for Transaction<'_> {
             };
             Ok::<_, Fault>(ready.run(client, params).await?)
         };
-        self.fate.told(run.await)
+        self.fate.hears(run).await
     }
 
     async fn query_beyond(&self, text: &'static str, params: Params<'_>) -> Answer<Vec<Row>> {
@@ -336,14 +341,25 @@ impl<'s> Session<'s> {
 }
 
 /// What makes the database unavailable to one connection may be of that connection alone, such as one to a
-/// server that has become a standby. After such an answer it is given up with all others that nobody uses,
-/// so that whoever asks again is connected anew.
+/// server that has become a standby. After such an answer, or for want of any, it is given up with all others
+/// that nobody uses, so that whoever asks again is connected anew.
 struct Fate<'s> {
     pool: &'s Pool,
     is_sealed: AtomicBool,
 }
 
 impl Fate<'_> {
+    /// What the connection answers. Until it does, it is one to be given up.
+    async fn hears<T, E: Into<Fault>>(
+        &self,
+        asking: impl Future<Output = Result<T, E>>,
+    ) -> Answer<T> {
+        let was_sealed = self.is_sealed.swap(true, Ordering::Relaxed);
+        let answer = asking.await;
+        self.is_sealed.store(was_sealed, Ordering::Relaxed);
+        self.told(answer)
+    }
+
     fn told<T>(&self, answer: Result<T, impl Into<Fault>>) -> Answer<T> {
         answer.map_err(|error| {
             let fault = error.into();
@@ -392,5 +408,5 @@ async fn run_alone(
         committed?;
         Ok(reply)
     };
-    session.fate.told(run.await)
+    session.fate.hears(run).await
 }

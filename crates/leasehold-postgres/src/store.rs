@@ -9,6 +9,7 @@ use std::time::Duration;
 use deadpool_postgres::{
     Hook, HookError, Manager, ManagerConfig, Object, RecyclingMethod, Runtime, Timeouts,
 };
+use futures_util::future::join;
 use leasehold_core::{Lane, StoreError, Stores};
 
 use crate::error::ConnectError;
@@ -145,14 +146,22 @@ fn pool(server: Server, options: &Options, home: &Home) -> Result<Pool, ConnectE
 }
 
 /// Told by a statement: a pooler that keeps sessions need not pass on what a connection asks for at its start.
+///
+/// A session whose client is gone ends soon, also while it waits for a lock: whoever asks again and again for
+/// what is locked would fill the server with sessions otherwise.
 fn prepare_session(patience: Duration) -> Hook {
     Hook::async_fn(move |client, _| {
         Box::pin(async move {
+            let prepared = join(
+                client.batch_execute(PLANNING),
+                client.batch_execute("set client_connection_check_interval = '2s'"),
+            );
             // The pool bounds how long connecting takes, but not this.
-            tokio::time::timeout(patience, client.batch_execute(PLANNING))
+            let (planning, _watched) = tokio::time::timeout(patience, prepared)
                 .await
-                .map_err(|_| HookError::message("a new connection does not answer"))?
-                .map_err(HookError::Backend)
+                .map_err(|_| HookError::message("a new connection does not answer"))?;
+            // Servers on some systems cannot watch.
+            planning.map_err(HookError::Backend)
         })
     })
 }

@@ -19,6 +19,7 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use crate::harness::{OneSchema, PATIENCE, lone};
+use crate::proxy::Proxy;
 
 /// Long enough for any statement that waits for nobody, also on a busy machine.
 const CUT_SHORT: &str = "1s";
@@ -297,6 +298,59 @@ async fn a_server_without_a_free_connection_is_an_outage_that_says_what_to_do() 
          drop role {login}"
     );
     on.outsider.batch_execute(&text).await.unwrap();
+}
+
+/// Otherwise every call that comes to use it waits in vain, for as long as nobody closes it.
+#[tokio::test]
+async fn a_connection_on_which_a_call_was_given_up_is_not_used_again() {
+    const SHORT: Duration = Duration::from_millis(100);
+    let Some(on) = OneSchema::new().await else {
+        return;
+    };
+    enqueue(&on, 1..=1).await;
+    let proxy = Proxy::to(on.address());
+    let options = on.options().with_wakeup(Wakeup::Poll);
+    let store = leasehold_postgres::connect(proxy.address(), options).await;
+    let store = store.unwrap();
+    let done = claim(&store, 1).await;
+    proxy.swallow();
+    for _ in 0..3 {
+        let given_up = tokio::time::timeout(SHORT, store.settle(&done)).await;
+        assert!(given_up.is_err(), "it was answered");
+    }
+    proxy.admit();
+    let settled = tokio::time::timeout(PATIENCE, store.settle(&done)).await;
+    let settled = settled.expect("a connection that says nothing was used again");
+    assert_eq!(settled.unwrap(), [Settled::Settled(Ended::Done)]);
+}
+
+#[tokio::test]
+async fn sessions_of_calls_that_were_given_up_do_not_wait_on() {
+    let Some(on) = OneSchema::new().await else {
+        return;
+    };
+    enqueue(&on, 1..=1).await;
+    let done = claim(&on.store, 1).await;
+    let holder = hold_claims(&on).await;
+    for _ in 0..3 {
+        let (store, done) = (on.store.clone(), done.clone());
+        let settling = tokio::spawn(async move { store.settle(&done).await });
+        until_waiting(&on, 1).await;
+        settling.abort();
+        let gone = async {
+            let text = "select from pg_stat_activity
+                 where wait_event_type = 'Lock' and strpos(query, $1) > 0";
+            while on.outsider.execute(text, &[&on.schema]).await.unwrap() > 0 {}
+        };
+        tokio::time::timeout(PATIENCE, gone)
+            .await
+            .expect("the session waits on although nobody wants its answer");
+    }
+    holder.batch_execute("rollback").await.unwrap();
+    assert_eq!(
+        on.store.settle(&done).await.unwrap(),
+        [Settled::Settled(Ended::Done)]
+    );
 }
 
 /// As after a failover, where the server that this store is connected to has become a standby.
