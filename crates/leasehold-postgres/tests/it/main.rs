@@ -5,6 +5,8 @@ mod claims;
 #[cfg(test)]
 mod cluster;
 #[cfg(test)]
+mod cutoff;
+#[cfg(test)]
 mod enqueue;
 #[cfg(test)]
 mod faults;
@@ -27,7 +29,13 @@ mod misled;
 #[cfg(test)]
 mod next_schema;
 #[cfg(test)]
+mod outages;
+#[cfg(test)]
+mod own;
+#[cfg(test)]
 mod payloads;
+#[cfg(test)]
+mod pinned;
 #[cfg(test)]
 mod plans;
 #[cfg(test)]
@@ -38,6 +46,8 @@ mod producer;
 mod proxy;
 #[cfg(test)]
 mod server;
+#[cfg(test)]
+mod skewed;
 #[cfg(test)]
 mod sql_enqueue;
 #[cfg(test)]

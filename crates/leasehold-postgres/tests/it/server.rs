@@ -63,7 +63,7 @@ impl Programs {
         Ok(Self { folder, user })
     }
 
-    fn command(&self, program: &str) -> Command {
+    pub(crate) fn command(&self, program: &str) -> Command {
         self.as_user(Command::new(self.folder.join(program)))
     }
 
@@ -84,7 +84,44 @@ impl Programs {
         command
     }
 
-    fn as_user(&self, mut command: Command) -> Command {
+    /// A folder of the server's own.
+    pub(crate) fn folder(&self) -> TempDir {
+        // A socket's path must be short, so it cannot be in the target folder.
+        let folder = tempfile::Builder::new()
+            .prefix("leasehold-postgres-")
+            .tempdir()
+            .unwrap();
+        if let Some((user, group)) = self.user {
+            chown(folder.path(), Some(user), Some(group)).unwrap();
+        }
+        folder
+    }
+
+    /// Starts the server's process, which then takes a moment.
+    pub(crate) fn spawn(&self, folder: &Path, settings: &[String]) -> Child {
+        let mut command = self.command_for_life("postgres");
+        command.arg("-D").arg(folder.join("data"));
+        command.arg("-k").arg(folder);
+        for setting in SETTINGS {
+            command.args(["-c", setting]);
+        }
+        for setting in settings {
+            command.args(["-c", setting]);
+        }
+        let log = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(folder.join("server.log"))
+            .unwrap();
+        command
+            .stdout(Stdio::null())
+            .stderr(log)
+            .process_group(0)
+            .spawn()
+            .unwrap()
+    }
+
+    pub(crate) fn as_user(&self, mut command: Command) -> Command {
         if let Some((user, group)) = self.user {
             command.uid(user).gid(group);
         }
@@ -152,11 +189,11 @@ fn other_user() -> Option<(u32, u32)> {
 /// A server that runs. It listens on a socket in its folder, and on no port unless it was given one.
 #[derive(Debug)]
 pub(crate) struct Server {
-    programs: Programs,
-    folder: TempDir,
+    pub(crate) programs: Programs,
+    pub(crate) folder: TempDir,
     /// Without one it has a socket only.
     port: Option<u16>,
-    process: Child,
+    pub(crate) process: Child,
 }
 
 impl Server {
@@ -176,45 +213,38 @@ impl Server {
         port: Option<u16>,
         lay_out: impl FnOnce(&Path) -> Vec<String>,
     ) -> Self {
-        // A socket's path must be short, so it cannot be in the target folder.
-        let folder = tempfile::Builder::new()
-            .prefix("leasehold-postgres-")
-            .tempdir()
-            .unwrap();
-        let mut settings = lay_out(folder.path());
-        if let Some(port) = port {
-            settings.push(format!("port={port}"));
-            settings.push("listen_addresses=127.0.0.1".to_owned());
-        }
+        let folder = programs.folder();
+        let settings = lay_out(folder.path());
         if let Some((user, group)) = programs.user {
-            chown(folder.path(), Some(user), Some(group)).unwrap();
             for laid_out in fs::read_dir(folder.path()).unwrap() {
                 chown(laid_out.unwrap().path(), Some(user), Some(group)).unwrap();
             }
         }
-        let data = folder.path().join("data");
         let made = programs
             .command("initdb")
             .args(["--username=postgres", "--auth=trust", "--no-sync"])
             .args(["--encoding=UTF8", "--locale=C", "--pgdata"])
-            .arg(&data)
+            .arg(folder.path().join("data"))
             .stdout(Stdio::null())
             .status()
             .unwrap();
         assert!(made.success(), "no cluster was made: {made}");
-        let mut command = programs.command_for_life("postgres");
-        command.arg("-D").arg(&data).arg("-k").arg(folder.path());
-        let settings = settings.iter().map(String::as_str);
-        for setting in SETTINGS.iter().copied().chain(settings) {
-            command.args(["-c", setting]);
+        Self::start_in(programs, folder, port, &settings).await
+    }
+
+    /// Starts a server on the cluster that is in the folder, with settings beside those of all.
+    pub(crate) async fn start_in(
+        programs: &Programs,
+        folder: TempDir,
+        port: Option<u16>,
+        settings: &[String],
+    ) -> Self {
+        let mut settings = settings.to_vec();
+        if let Some(port) = port {
+            settings.push(format!("port={port}"));
+            settings.push("listen_addresses=127.0.0.1".to_owned());
         }
-        let log = fs::File::create(folder.path().join("server.log")).unwrap();
-        let process = command
-            .stdout(Stdio::null())
-            .stderr(log)
-            .process_group(0)
-            .spawn()
-            .unwrap();
+        let process = programs.spawn(folder.path(), &settings);
         let mut server = Self {
             programs: programs.clone(),
             folder,
@@ -238,7 +268,7 @@ impl Server {
         self.process.try_wait().unwrap().is_none()
     }
 
-    async fn wait_until_it_answers(&mut self) {
+    pub(crate) async fn wait_until_it_answers(&mut self) {
         let address = self.address();
         let answered = tokio::time::timeout(PATIENCE, async {
             while self.is_up() {
