@@ -275,6 +275,7 @@ impl<S: Source, E: Executor> Worker<S, E> {
             lease: self.settings.lease,
             poll_interval: self.settings.poll_interval,
             tenant_cap: self.settings.tenant_cap,
+            requeue_spread: self.settings.requeue_spread,
             stop_grace: self.settings.stop_grace,
             drain_timeout: self.settings.drain_timeout,
             drain_kill: self.settings.drain_kill,

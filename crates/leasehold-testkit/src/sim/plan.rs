@@ -219,6 +219,7 @@ fn worker(
         lease,
         poll_interval: dice.between(lease / 8, lease),
         tenant_cap,
+        requeue_spread: Duration::ZERO,
         stop_grace: dice.between(lease / 20, lease / 2),
         drain_timeout: dice.between(lease / 10, lease * 2),
         drain_kill: dice.between(lease / 10, lease),

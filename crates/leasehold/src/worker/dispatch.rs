@@ -75,6 +75,9 @@ pub struct DispatchSettings {
     pub poll_interval: Duration,
     /// At most so many claims per org and lane.
     pub tenant_cap: Option<u32>,
+    /// Items that are handed back because their leases could not be kept become due spread over this: an
+    /// outage takes them from all workers at once.
+    pub requeue_spread: Duration,
     /// How long a stopped run may take to end before it is killed.
     pub stop_grace: Duration,
     /// How long a drain waits for runs to end by themselves.

@@ -1,5 +1,7 @@
 //! Endings: what becomes of an item when its run is over, and what the store's answer means.
 
+use std::time::Duration;
+
 use leasehold_core::rules::{self, Transition};
 use leasehold_core::store::work::{Ended, Settled, Settlement};
 use leasehold_core::{Failure, FailureCode, Hold, Outcome};
@@ -59,7 +61,7 @@ impl Dispatch {
         if run.state == State::Stuck {
             self.stuck -= 1;
         }
-        match conclude(run, kind, ending, jitter) {
+        match conclude(run, kind, ending, jitter, self.settings.requeue_spread) {
             Some(transition) => self.write(hold, transition, out),
             None => self.drop_lost(hold, out),
         }
@@ -109,7 +111,13 @@ impl Dispatch {
 }
 
 /// What the run's ending means, given why it was stopped; `None` if nothing may be written.
-fn conclude(run: &Run, kind: KindSettings, ending: Ending, jitter: f64) -> Option<Transition> {
+fn conclude(
+    run: &Run,
+    kind: KindSettings,
+    ending: Ending,
+    jitter: f64,
+    spread: Duration,
+) -> Option<Transition> {
     let settle = |outcome| rules::settle(&run.claimed.item, outcome, &kind.retry, jitter);
     let Some(reason) = run.stop else {
         return Some(match ending {
@@ -142,7 +150,19 @@ fn conclude(run: &Run, kind: KindSettings, ending: Ending, jitter: f64) -> Optio
             Some(settle(Outcome::failed(failure)))
         }
         (StopReason::Drain | StopReason::LeaseDoubted | StopReason::Cancel, _) => {
-            Some(rules::hand_back(note(reason)))
+            Some(stopped(reason, jitter, spread))
         }
+    }
+}
+
+/// Hands back what was stopped: at once, unless many others are likely to be handed back at this moment.
+pub(super) fn stopped(reason: StopReason, jitter: f64, spread: Duration) -> Transition {
+    if reason == StopReason::LeaseDoubted {
+        Transition::Release {
+            note: note(reason).into(),
+            delay: spread.mul_f64(jitter.clamp(0.0, 1.0)),
+        }
+    } else {
+        rules::hand_back(note(reason))
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold_core::rules;
 use leasehold_core::{BootTime, Hold};
 
-use super::{Action, Dispatch, State, StopReason};
+use super::{Action, Dispatch, State, StopReason, settling};
 
 /// A drain under way.
 pub(super) struct Drain {
@@ -64,7 +64,9 @@ impl Dispatch {
                 if reason == StopReason::LeaseLost {
                     self.drop_lost(hold, out);
                 } else {
-                    self.write(hold, rules::hand_back(note(reason)), out);
+                    let jitter = self.chance.jitter();
+                    let back = settling::stopped(reason, jitter, self.settings.requeue_spread);
+                    self.write(hold, back, out);
                 }
             }
             State::Running | State::Stopping if run.stop.is_none_or(|held| held < reason) => {

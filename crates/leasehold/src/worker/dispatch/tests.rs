@@ -60,6 +60,7 @@ fn settings() -> DispatchSettings {
         lease: Duration::from_millis(LEASE),
         poll_interval: Duration::from_millis(POLL),
         tenant_cap: None,
+        requeue_spread: Duration::ZERO,
         stop_grace: Duration::from_millis(GRACE),
         drain_timeout: Duration::from_millis(DRAIN_TIMEOUT),
         drain_kill: Duration::from_millis(DRAIN_KILL),

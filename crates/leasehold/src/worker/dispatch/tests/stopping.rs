@@ -247,3 +247,16 @@ fn nothing_waits_for_a_slot_once_all_are_stuck() {
     // Nor is anything claimed for slots that do not come back.
     assert!(!bench.play(60_000).iter().any(|line| line.contains("claim")));
 }
+
+/// An outage takes the leases of all workers at once; what they hand back after it is not to be due at once.
+#[test]
+fn what_is_handed_back_for_want_of_its_store_is_due_spread_over_a_while() {
+    let mut bench = quiet("PLAIN");
+    bench.0.settings.requeue_spread = Duration::from_secs(10);
+    bench.tell(100, loss(Loss::Doubted));
+    let actions = bench.tell(200, Event::Ended(hold(1, 1), Ending::Killed));
+    assert_eq!(
+        actions[0],
+        "settle 1#1 release after 5000: the lease could not be kept in time"
+    );
+}
