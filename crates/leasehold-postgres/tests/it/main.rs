@@ -15,6 +15,8 @@ mod fences;
 #[cfg(test)]
 mod harness;
 #[cfg(test)]
+mod herd;
+#[cfg(test)]
 mod hints;
 #[cfg(test)]
 mod keys;

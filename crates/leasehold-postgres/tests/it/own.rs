@@ -1,5 +1,6 @@
-//! A server that a test has to itself: to stop, to start again, and to have a standby of.
+//! A server that a test has to itself: to stop, to start again, to have a standby of, and to read the log of.
 
+use std::fs;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -139,6 +140,11 @@ impl OwnServer {
     pub(crate) async fn promote(&self) {
         let promote = "select pg_promote()";
         until(&self.address(), "the standby is not promoted", promote).await;
+    }
+
+    /// What the server has logged.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.server.folder.path().join("server.log")).unwrap()
     }
 }
 

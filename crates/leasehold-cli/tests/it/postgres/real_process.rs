@@ -1,8 +1,15 @@
 //! Workers on one server, of which one is killed.
 
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use rustix::process::Signal;
+use tokio_postgres::Config;
+use tokio_postgres::config::Host;
 
 use super::Ground;
 use crate::harness::Place;
@@ -86,4 +93,151 @@ fn a_worker_that_waits_for_its_server_can_be_asked_to_stop() {
     assert_eq!(ended.code, 0, "{}", ended.talk);
     assert!(ended.talk.contains("nothing to do"), "{}", ended.talk);
     drop(silent);
+}
+
+/// Runs until it is killed, with a descendant that is as deaf; the second run says when it began.
+const BEATS: &str = r#"
+lease = "3s"
+capacity = 1
+[kinds.BEAT]
+command = ["sh", "-c", '''
+    trap "" TERM
+    [ "$LEASEHOLD_FENCE" = 2 ] && { date +%s%N > began; echo "{}"; exit; }
+    beat() { while :; do date +%s%N > "$1.new"; mv "$1.new" "$1"; sleep 0.02; done; }
+    beat below &
+    beat above
+''']
+"#;
+
+/// LEASE-5, with a command, and a worker that is cut off from its server without a word.
+#[test]
+fn what_a_worker_runs_that_is_cut_off_is_killed_before_anybody_else_begins_it() {
+    let Some(ground) = Ground::with(&format!("{QUICK}{BEATS}")) else {
+        return;
+    };
+    let way = Way::to(&ground.url());
+    let url = way.url(&ground.name);
+    let id = ground.enqueue(&["BEAT"]);
+    let run = ground.command(&["run", "--database", &url]);
+    let cut_off = Process::start(&ground, run);
+    let nanoseconds = |name: &str| -> Option<i128> {
+        let text = std::fs::read_to_string(ground.path().join(name)).ok()?;
+        text.trim().parse().ok()
+    };
+    let beats = eventually(|| nanoseconds("above").is_some() && nanoseconds("below").is_some());
+    assert!(beats, "{}", cut_off.talk());
+    let expiry = || -> i128 {
+        let text = item(&ground, &id)["lease_expires_at"].clone();
+        let text = text.as_str().expect("it is held");
+        let expiry: jiff::Timestamp = text.parse().expect("a time");
+        expiry.as_nanosecond()
+    };
+    // Right after a renewal, so that all of the lease is left.
+    let first = expiry();
+    assert!(eventually(|| expiry() > first), "{}", cut_off.talk());
+    way.swallow();
+    let expiry = expiry();
+    let second = Process::start(&ground, ground.command(&["run"]));
+    let is_done = eventually(|| item(&ground, &id)["status"] == "done");
+    assert!(is_done, "{}{}", cut_off.talk(), second.talk());
+    for name in ["above", "below"] {
+        let last = nanoseconds(name).expect("it has beaten");
+        assert!(
+            last <= expiry,
+            "{name} went on {} ms too long",
+            (last - expiry) / 1_000_000
+        );
+    }
+    let began = nanoseconds("began").expect("the second run");
+    assert!(
+        expiry <= began,
+        "begun {} ms too early",
+        (expiry - began) / 1_000_000
+    );
+    let item = item(&ground, &id);
+    assert_eq!(
+        (&item["attempts"], &item["worker_losses"]),
+        (&2.into(), &1.into())
+    );
+    assert!(
+        cut_off.talk().contains("lease doubted"),
+        "{}",
+        cut_off.talk()
+    );
+}
+
+/// A way to the server that can come to swallow everything, and closes nothing.
+struct Way {
+    address: SocketAddr,
+    swallows: Arc<AtomicBool>,
+}
+
+impl Way {
+    fn to(url: &str) -> Self {
+        let server: Config = url.parse().expect("an address");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("its number");
+        let swallows = Arc::new(AtomicBool::new(false));
+        let way = Self {
+            address,
+            swallows: swallows.clone(),
+        };
+        thread::spawn(move || {
+            for client in listener.incoming() {
+                let client = client.expect("a connection");
+                let port = server.get_ports().first().copied().unwrap_or(5432);
+                match &server.get_hosts()[0] {
+                    Host::Unix(folder) => {
+                        let socket = folder.join(format!(".s.PGSQL.{port}"));
+                        let server = UnixStream::connect(socket).expect("the server");
+                        let back = server.try_clone().expect("the same");
+                        pass(&client, server, back, &swallows);
+                    }
+                    Host::Tcp(name) => {
+                        let server = TcpStream::connect((name.as_str(), port));
+                        let server = server.expect("the server");
+                        let back = server.try_clone().expect("the same");
+                        pass(&client, server, back, &swallows);
+                    }
+                }
+            }
+        });
+        way
+    }
+
+    fn url(&self, database: &str) -> String {
+        format!("postgres://postgres@{}/{database}", self.address)
+    }
+
+    fn swallow(&self) {
+        self.swallows.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Passes both directions on, each by a thread that lasts as long as its reader.
+fn pass<S: Read + Write + Send + 'static>(
+    client: &TcpStream,
+    server: S,
+    back: S,
+    swallows: &Arc<AtomicBool>,
+) {
+    let there = client.try_clone().expect("the same");
+    let here = client.try_clone().expect("the same");
+    copy(there, server, swallows.clone());
+    copy(back, here, swallows.clone());
+}
+
+fn copy(
+    mut from: impl Read + Send + 'static,
+    mut to: impl Write + Send + 'static,
+    swallows: Arc<AtomicBool>,
+) {
+    thread::spawn(move || {
+        let mut bytes = [0; 4_096];
+        while let Ok(length @ 1..) = from.read(&mut bytes) {
+            if !swallows.load(Ordering::SeqCst) && to.write_all(&bytes[..length]).is_err() {
+                return;
+            }
+        }
+    });
 }
