@@ -150,6 +150,17 @@ impl OneSchema {
 }
 
 impl Filled {
+    /// Waits until the sessions of that name have ended: a session tells its counts then, at the latest.
+    async fn sessions_end(&self, name: &str) {
+        let gone = async {
+            let text = "select from pg_stat_activity where application_name = $1";
+            while self.outsider.execute(text, &[&name]).await.unwrap() > 0 {}
+        };
+        tokio::time::timeout(PATIENCE, gone)
+            .await
+            .expect("the store's sessions end");
+    }
+
     /// Holds that rounds of a call, on a store of their own, read large tables by indexes alone, these
     /// among them, and at most so many rows by each in a round.
     async fn holds(
@@ -171,14 +182,7 @@ impl Filled {
             round(&store, number).await;
         }
         drop(store);
-        // A session tells its counts when it ends, at the latest.
-        let gone = async {
-            let text = "select from pg_stat_activity where application_name = $1";
-            while self.outsider.execute(text, &[&name]).await.unwrap() > 0 {}
-        };
-        tokio::time::timeout(PATIENCE, gone)
-            .await
-            .expect("the store's sessions end");
+        self.sessions_end(&name).await;
         let mut reads = self.counted().await;
         for (name, (times, rows)) in &mut reads {
             let earlier = before.get(name).copied().unwrap_or_default();
@@ -486,4 +490,44 @@ async fn no_statement_is_compiled() {
             .unwrap();
         store.now().await.unwrap();
     }
+}
+
+/// By the statistics every claim has a token of its own; then many are under one, which an index knows.
+#[tokio::test]
+async fn claims_are_looked_up_by_their_ids_and_never_by_a_token_that_many_share() {
+    const MANY: u32 = 500;
+    let Some(on) = filled(Wakeup::Listen).await else {
+        return;
+    };
+    on.analyze().await;
+    let name = format!("{}_held", on.schema);
+    let address = with_parameter(on.address(), "application_name", &name);
+    let store = leasehold_postgres::connect(&address, on.options())
+        .await
+        .unwrap();
+    let before = on.counted().await;
+    for round in 0..4 {
+        let request = request_of(MANY);
+        let claimed = store.claim(&request).await.unwrap();
+        assert_eq!(claimed.len(), MANY as usize, "round {round}");
+        let holds = || claimed.iter().map(|claimed| hold(&claimed.item));
+        let renewed = store.renew(&holds().map(renewal).collect::<Vec<_>>()).await;
+        assert!(renewed.unwrap().iter().all(|kept| *kept == Renewed::Kept));
+        // Half of them complete, half fail, which are two statements.
+        let batch: Vec<_> = holds()
+            .enumerate()
+            .map(|(place, hold)| {
+                let to = if place % 2 == 0 { complete() } else { retry(DAY) };
+                settlement(hold, to)
+            })
+            .collect();
+        let settled = store.settle(&batch).await.unwrap();
+        assert!(settled.iter().all(|one| matches!(one, Settled::Settled(_))));
+    }
+    drop(store);
+    on.sessions_end(&name).await;
+    let read = |counted: &BTreeMap<String, (i64, i64)>| counted["claims_token"].1;
+    let by_token = read(&on.counted().await) - read(&before);
+    // The index is read when a token that holds something is asked for, and that is not done here.
+    assert!(by_token < i64::from(MANY), "{by_token} were read by token");
 }

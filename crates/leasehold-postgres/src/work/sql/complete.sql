@@ -1,11 +1,12 @@
 -- As settle.sql, for a batch of nothing but completions, which is what nearly all are: no item's own row has
 -- a say in them. $1 items, $2 orgs, $3 tokens, $4 results. No item twice, in the order of the items; looked
--- up one after the other, they are locked in that order.
+-- up one after the other, they are locked in that order. By their ids: a token that is asked for to be equal
+-- would be looked up in its index, which finds all that it holds, for each of them.
 with gone as (
     delete from {schema}.claims c
     using unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[]) with ordinality
         as a (id, org_id, token, result, entry)
-    where c.id = a.id and c.org_id = a.org_id and c.token = a.token
+    where c.id = a.id and c.org_id = a.org_id and (c.token = a.token) is true
         and c.lease_expires_at > {schema}.clock()
     returning c.id, c.org_id, c.available_at, c.attempts, c.worker_losses, c.claim_seq, c.token,
         c.cancel_requested_at, c.progress_percent, c.progress_note, a.result, a.entry

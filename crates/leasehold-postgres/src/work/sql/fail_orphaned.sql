@@ -1,6 +1,6 @@
 -- $1 item, $2 token, $3 failure code. Whatever has become of the lease.
 with held as (
-    delete from {schema}.claims where id = $1 and token = $2
+    delete from {schema}.claims where id = $1 and (token = $2) is true
     returning *
 )
 insert into {schema}.ends (

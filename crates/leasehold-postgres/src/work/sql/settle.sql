@@ -1,3 +1,4 @@
+-- A claim is looked up by its id, never by its token: see complete.sql.
 -- $1 items, $2 orgs, $3 tokens, $4 transitions by name, $5 delays in microseconds, $6 failure codes,
 -- $7 errors or notes, $8 results, $9 how many errors an item keeps. No item twice.
 --
@@ -12,7 +13,7 @@ with asked as materialized (
 held as materialized (
     select c.*, a.transition, a.delay, a.code, a.note, a.result, a.entry
     from asked a
-    join {schema}.claims c on c.id = a.id and c.org_id = a.org_id and c.token = a.token
+    join {schema}.claims c on c.id = a.id and c.org_id = a.org_id and (c.token = a.token) is true
     where a.transition = 'release' or c.lease_expires_at > {schema}.clock()
     order by c.id
     for update of c
