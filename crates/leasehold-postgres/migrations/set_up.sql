@@ -1,4 +1,11 @@
-create schema if not exists {schema};
+-- Who owns the schema need not be one who may make others.
+do $$
+begin
+    if pg_catalog.to_regnamespace('{schema}') is null then
+        create schema {schema};
+    end if;
+end
+$$;
 
 -- The steps that the schema has.
 create table if not exists {schema}.migrations (

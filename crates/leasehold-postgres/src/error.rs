@@ -29,6 +29,9 @@ pub enum ConnectError {
     /// The schema is not the one this build knows. The text says what to do.
     #[error("{0}")]
     Schema(String),
+    /// A login cannot be what it is to be. The text says why and what to do.
+    #[error("{0}")]
+    Logins(String),
 }
 
 impl From<ConnectError> for StoreError {
@@ -38,7 +41,8 @@ impl From<ConnectError> for StoreError {
             ConnectError::Schema(text) => Self::Schema(text),
             ConnectError::Address(_)
             | ConnectError::Certificate(_)
-            | ConnectError::SchemaName(_) => Self::Failed(error.to_string()),
+            | ConnectError::SchemaName(_)
+            | ConnectError::Logins(_) => Self::Failed(error.to_string()),
         }
     }
 }

@@ -22,6 +22,7 @@
 mod error;
 mod events;
 mod examine;
+mod fences;
 mod funnel;
 mod hints;
 mod home;
@@ -31,7 +32,7 @@ mod migrations;
 mod options;
 mod outbox;
 mod producer;
-mod roles;
+pub mod roles;
 mod rows;
 mod schedules;
 mod server;
@@ -42,6 +43,7 @@ mod work;
 
 pub use error::ConnectError;
 pub use examine::{Examination, check_address, examine};
+pub use fences::{FenceView, Logins, MadeLogin, Password, create_logins, look_at_fence};
 #[cfg(feature = "rehearsal")]
 pub use migrations::rehearsal;
 pub use migrations::{
@@ -49,7 +51,7 @@ pub use migrations::{
 };
 pub use options::{Options, Wakeup};
 pub use producer::{Call, Fate, PendingHint, Placed, Producer, error_of};
-pub use roles::Role;
+pub use roles::{Purpose, Role};
 pub use server::{VERSION_MIN, session};
 pub use store::{PostgresStore, connect};
 /// The client whose transactions [`Producer::enqueue_in`] takes.

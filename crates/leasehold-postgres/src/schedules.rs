@@ -15,6 +15,9 @@ use crate::work;
 
 const PUT: &str = include_str!("sql/put_schedule.sql");
 
+/// Who wrote the schedule at the same time has ended by the second try, which sees what became of it.
+const TRIES_MAX: u32 = 2;
+
 const REMOVE: &str = "delete from {schema}.schedules where id = $1 and org_id = $2";
 
 const OF_ORG: &str = "
@@ -87,6 +90,25 @@ impl ScheduleStore for PostgresStore {
 }
 
 async fn put(store: &PostgresStore, org: OrgId, schedule: &Schedule) -> Answer<()> {
+    for _ in 0..TRIES_MAX {
+        let (name_is_taken, is_put) = put_once(store, org, schedule).await?;
+        if is_put {
+            return Ok(());
+        }
+        if name_is_taken {
+            return Err(StoreError::Refused(format!(
+                "another schedule of the org is named {:?}; choose another name",
+                schedule.name
+            ))
+            .into());
+        }
+    }
+    let id = schedule.id;
+    Err(StoreError::Refused(format!("the schedule id {id} is taken; mint another")).into())
+}
+
+/// Whether the name is another schedule's, and whether this one was written.
+async fn put_once(store: &PostgresStore, org: OrgId, schedule: &Schedule) -> Answer<(bool, bool)> {
     let answer = store
         .of_org(org)
         .query_opt(
@@ -103,23 +125,8 @@ async fn put(store: &PostgresStore, org: OrgId, schedule: &Schedule) -> Answer<(
             ],
         )
         .await?;
-    let (name_is_taken, is_put) = answer
-        .as_ref()
-        .map(put_answer)
-        .transpose()?
-        .unwrap_or_default();
-    if is_put {
-        Ok(())
-    } else if name_is_taken {
-        Err(StoreError::Refused(format!(
-            "another schedule of the org is named {:?}; choose another name",
-            schedule.name
-        ))
-        .into())
-    } else {
-        let id = schedule.id;
-        Err(StoreError::Refused(format!("the schedule id {id} is taken; mint another")).into())
-    }
+    let answer = answer.as_ref().map(put_answer).transpose()?;
+    Ok(answer.unwrap_or_default())
 }
 
 fn put_answer(row: &Row) -> Answer<(bool, bool)> {

@@ -18,6 +18,7 @@ use super::lock::Lock;
 use super::step::{IndexChange, Step};
 use super::{SET_UP, session, to_be_tried_again, unreadable, unusable, versions};
 use crate::error::ConnectError;
+use crate::fences;
 use crate::options::Options;
 use crate::server::Server;
 use crate::store::Schema;
@@ -70,6 +71,11 @@ pub(crate) async fn apply(
             apply_patiently(&mut client, schema, step, pace).await?;
         }
         tracing::info!(step = step.name, "migrated");
+    }
+    // A later build knows better what is to be fenced, and how.
+    if known.last() <= steps.last().map(|step| &step.version) {
+        lock.check()?;
+        fences::keep(&mut client, schema).await?;
     }
     lock.release().await
 }
@@ -129,6 +135,8 @@ async fn apply_at_once(
         .await?;
     if note(transaction.client(), schema, step).await? {
         transaction.batch_execute(&schema.within(step.text)).await?;
+        let renew = schema.within("update {schema}.logins set fence = null");
+        transaction.batch_execute(&renew).await?;
     }
     transaction.commit().await
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{Lane, Stores, WorkStore as _};
-use leasehold_postgres::{Options, PostgresStore};
+use leasehold_postgres::{Logins, MadeLogin, Options, Password, PostgresStore, Purpose};
 use leasehold_testkit::Harness;
 use tokio::sync::Mutex;
 use tokio_postgres::{Client, NoTls};
@@ -15,6 +15,9 @@ use crate::cluster::{self, Shared};
 /// Far more than a server takes for anything asked of it here.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Of the logins that tests make, for a server that asks for one.
+const PASSWORD: &str = "of-a-test";
+
 /// A fresh schema and a store on it.
 pub(crate) struct OneSchema {
     pub(crate) store: Arc<PostgresStore>,
@@ -24,6 +27,8 @@ pub(crate) struct OneSchema {
     /// Somebody else's connection.
     pub(crate) outsider: Client,
     shared: &'static Shared,
+    /// Whether its stores have a login for each purpose, and not one for all.
+    is_fenced: bool,
     /// How far the store's clock is ahead of the server's.
     ahead: Mutex<Duration>,
 }
@@ -42,8 +47,41 @@ impl OneSchema {
             address,
             outsider: lone(&shared.address).await,
             shared,
+            is_fenced: false,
             ahead: Mutex::default(),
         })
+    }
+
+    /// As [`OneSchema::new`], with logins of its own and the fence between tenants raised.
+    pub(crate) async fn fenced() -> Option<Self> {
+        let mut on = Self::new().await?;
+        on.make_logins().await;
+        on.is_fenced = true;
+        on.store = on.connect().await;
+        Some(on)
+    }
+
+    /// Makes the logins, or puts right what was changed since.
+    pub(crate) async fn make_logins(&self) -> Vec<MadeLogin> {
+        let password = Password::Given(PASSWORD.to_owned());
+        let logins = Logins::default()
+            .with_password(Purpose::Runtime, password.clone())
+            .with_password(Purpose::System, password);
+        leasehold_postgres::create_logins(&self.shared.address, &self.options(), &logins)
+            .await
+            .unwrap()
+    }
+
+    /// What the login is called.
+    pub(crate) fn login(&self, purpose: Purpose) -> String {
+        Logins::default().name(purpose, &self.schema)
+    }
+
+    /// The address by which that login connects.
+    pub(crate) fn address_of(&self, purpose: Purpose) -> String {
+        let (scheme, rest) = self.address.split_once("://").unwrap();
+        let (_, place) = rest.split_once('@').unwrap_or(("", rest));
+        format!("{scheme}://{}:{PASSWORD}@{place}", self.login(purpose))
     }
 
     pub(crate) fn address(&self) -> &str {
@@ -60,7 +98,14 @@ impl OneSchema {
     }
 
     pub(crate) async fn connect_with(&self, options: Options) -> Arc<PostgresStore> {
-        leasehold_postgres::connect(self.address(), options)
+        let (address, options) = if self.is_fenced {
+            let system = self.address_of(Purpose::System);
+            let options = options.without_migrating().with_system_login(system);
+            (self.address_of(Purpose::Runtime), options)
+        } else {
+            (self.address.clone(), options)
+        };
+        leasehold_postgres::connect(&address, options)
             .await
             .unwrap()
     }
@@ -112,6 +157,35 @@ impl Harness for OneSchema {
     }
 }
 
+/// A schema whose stores have a login for each purpose, with the fence raised.
+pub(crate) struct Fenced(OneSchema);
+
+impl Harness for Fenced {
+    const REPEATS: usize = OneSchema::REPEATS;
+
+    fn is_possible() -> bool {
+        OneSchema::is_possible()
+    }
+
+    async fn open() -> Self {
+        let on = OneSchema::fenced().await.expect("it is possible");
+        on.listens().await;
+        Self(on)
+    }
+
+    fn stores(&self) -> Stores {
+        Harness::stores(&self.0)
+    }
+
+    async fn advance(&self, duration: Duration) {
+        self.0.advance(duration).await;
+    }
+
+    async fn second_handle(&self) -> Stores {
+        self.0.second_handle().await
+    }
+}
+
 impl Drop for OneSchema {
     /// A server that somebody gave is left as it was; a throw-away one is thrown away as a whole.
     fn drop(&mut self) {
@@ -131,7 +205,8 @@ impl Drop for OneSchema {
                      from pg_locks l
                      join pg_class c on c.oid = l.relation
                      where c.relnamespace = '{schema}'::regnamespace and l.pid <> pg_backend_pid();
-                     drop schema {schema} cascade"
+                     drop schema {schema} cascade;
+                     drop role if exists {schema}_runtime, {schema}_system, {schema}_enqueuer"
                 );
                 let _ = lone(&address).await.batch_execute(&text).await;
             });

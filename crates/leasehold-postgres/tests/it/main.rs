@@ -1,9 +1,13 @@
 //! The store on a real server: the contract, and what is of this backend alone.
 
 #[cfg(test)]
+mod catalogue;
+#[cfg(test)]
 mod claims;
 #[cfg(test)]
 mod cluster;
+#[cfg(test)]
+mod control;
 #[cfg(test)]
 mod cutoff;
 #[cfg(test)]
@@ -22,6 +26,8 @@ mod hints;
 mod keys;
 #[cfg(test)]
 mod leases;
+#[cfg(test)]
+mod logins;
 #[cfg(test)]
 mod maintenance;
 #[cfg(test)]
@@ -55,6 +61,8 @@ mod sql_enqueue;
 #[cfg(test)]
 mod tls;
 #[cfg(test)]
+mod swaps;
+#[cfg(test)]
 mod worker;
 
 mod contract {
@@ -69,4 +77,11 @@ mod contract_on_the_next_schema {
     use crate::next_schema::NextSchema;
 
     leasehold_testkit::store_contract!(NextSchema);
+}
+
+mod contract_fenced {
+    //! Every promise of the stores again, with the fence between tenants raised.
+    use crate::harness::Fenced;
+
+    leasehold_testkit::store_contract!(Fenced);
 }
