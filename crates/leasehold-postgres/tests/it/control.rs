@@ -169,7 +169,10 @@ impl Drop for Sabotaged {
     /// A mutant of one case that its case never met shows nothing.
     fn drop(&mut self) {
         if self.mutants == 1 && !std::thread::panicking() {
-            assert!(self.proxy.swapped() > 0, "the statement is not as the mutant says");
+            assert!(
+                self.proxy.swapped() > 0,
+                "the statement is not as the mutant says"
+            );
         }
     }
 }
@@ -202,8 +205,16 @@ fn a_statement_without_its_predicate_is_held_by_the_policies_and_by_nothing_else
     }
     for mutant in MUTANTS.iter().chain(BATCH_MUTANTS) {
         let (case, alone) = (mutant.case, std::slice::from_ref(mutant));
-        assert!(holds(case, alone, Fence::Up), "with the fence: {}", mutant.part);
-        assert!(!holds(case, alone, Fence::Down), "without it: {}", mutant.part);
+        assert!(
+            holds(case, alone, Fence::Up),
+            "with the fence: {}",
+            mutant.part
+        );
+        assert!(
+            !holds(case, alone, Fence::Down),
+            "without it: {}",
+            mutant.part
+        );
     }
 }
 
