@@ -26,6 +26,7 @@ mod create;
 mod look;
 
 use sha2::{Digest as _, Sha256};
+use tokio_postgres::types::Type;
 use tokio_postgres::{Client, GenericClient, Transaction};
 
 use crate::error::{ConnectError, Fault};
@@ -49,6 +50,7 @@ pub(crate) type Recorded = Vec<(Purpose, String)>;
 pub(crate) async fn keep(client: &mut Client, schema: &Schema) -> Result<(), ConnectError> {
     let transaction = client.transaction().await.map_err(unusable)?;
     if owns(&transaction, schema).await? {
+        lock(&transaction, schema).await?;
         let recorded = recorded(&transaction, schema).await?;
         if !recorded.is_empty() {
             raise(&transaction, schema, &recorded).await?;
@@ -57,10 +59,20 @@ pub(crate) async fn keep(client: &mut Client, schema: &Schema) -> Result<(), Con
     transaction.commit().await.map_err(unusable)
 }
 
+/// Whether whoever asks has the rights of the one that the schema belongs to. By a statement without a name, as
+/// all here: there may be a pooler in between.
 async fn owns(client: &impl GenericClient, schema: &Schema) -> Result<bool, ConnectError> {
     let text = "select pg_has_role(nspowner, 'usage') from pg_namespace where nspname = $1";
-    let row = client.query_opt(text, &[&schema.name()]).await;
+    let row = client
+        .query_typed_opt(text, &[(&schema.name(), Type::TEXT)])
+        .await;
     Ok(row.map_err(unusable)?.is_some_and(|row| row.get(0)))
+}
+
+/// Keeps everybody else from changing the fence until the transaction ends.
+async fn lock(transaction: &Transaction<'_>, schema: &Schema) -> Result<(), ConnectError> {
+    let text = schema.within("lock table {schema}.logins in share row exclusive mode");
+    transaction.batch_execute(&text).await.map_err(unusable)
 }
 
 /// The logins that the fence is for. Empty: it is down.
@@ -69,7 +81,7 @@ pub(crate) async fn recorded(
     schema: &Schema,
 ) -> Result<Recorded, ConnectError> {
     let text = schema.within("select purpose, login from {schema}.logins");
-    let rows = client.query(&text, &[]).await.map_err(unusable)?;
+    let rows = client.query_typed(&text, &[]).await.map_err(unusable)?;
     let login = |row: &tokio_postgres::Row| {
         let purpose: &str = row.get(0);
         let known = Purpose::ALL.into_iter().find(|one| one.name() == purpose)?;
@@ -92,7 +104,9 @@ pub(crate) async fn raise(
     let note = schema.within(
         "update {schema}.logins set fence = $1 where fence is distinct from $1 returning purpose",
     );
-    let changed = transaction.query(&note, &[&digest]).await;
+    let changed = transaction
+        .query_typed(&note, &[(&digest, Type::BYTEA)])
+        .await;
     if changed.map_err(unusable)?.is_empty() {
         return Ok(());
     }
@@ -122,8 +136,9 @@ impl Standing {
             where pronamespace = $1::text::regnamespace
             order by 2";
         let pair = |row: tokio_postgres::Row| (row.get(0), row.get(1));
-        let relations = client.query(relations, &[&schema.name()]).await;
-        let functions = client.query(functions, &[&schema.name()]).await;
+        let name = schema.name();
+        let relations = client.query_typed(relations, &[(&name, Type::TEXT)]).await;
+        let functions = client.query_typed(functions, &[(&name, Type::TEXT)]).await;
         Ok(Self {
             relations: relations.map_err(unusable)?.into_iter().map(pair).collect(),
             functions: functions.map_err(unusable)?.into_iter().map(pair).collect(),

@@ -53,6 +53,6 @@ pub use options::{Options, Wakeup};
 pub use producer::{Call, Fate, PendingHint, Placed, Producer, error_of};
 pub use roles::{Purpose, Role};
 pub use server::{VERSION_MIN, session};
-pub use store::{PostgresStore, connect};
+pub use store::{PostgresStore, connect, stores_of_roles};
 /// The client whose transactions [`Producer::enqueue_in`] takes.
 pub use tokio_postgres;

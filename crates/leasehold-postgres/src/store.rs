@@ -197,6 +197,23 @@ impl Schema {
     }
 }
 
+/// The stores of an installation whose roles may each have a database of their own. The same store may stand for
+/// several roles.
+pub fn stores_of_roles(
+    core: &Arc<PostgresStore>,
+    activity: &Arc<PostgresStore>,
+    queue: &Arc<PostgresStore>,
+) -> Stores {
+    let (core, activity) = (core.stores(), activity.stores());
+    let mut stores = queue.stores();
+    stores.tenancy = core.tenancy;
+    stores.outbox = core.outbox;
+    stores.markers = core.markers;
+    stores.events = activity.events;
+    stores.liveness = activity.liveness;
+    stores
+}
+
 impl PostgresStore {
     /// This store as every namespace's. They serve as many calls at once as it has connections.
     pub fn stores(self: &Arc<Self>) -> Stores {

@@ -5,7 +5,7 @@ use std::fmt;
 use tokio_postgres::Transaction;
 use uuid::Uuid;
 
-use super::{Recorded, owns, quoted, raise, unusable};
+use super::{Recorded, lock, owns, quoted, raise, unusable};
 use crate::error::ConnectError;
 use crate::migrations;
 use crate::options::Options;
@@ -35,6 +35,8 @@ pub enum Password {
     Generated,
     /// None is set: the server knows its clients otherwise. One that is there keeps its own.
     Unset,
+    /// None is set, and a login that is not there is not made.
+    Kept,
     /// This one, also for a login that is there.
     Given(String),
 }
@@ -44,6 +46,7 @@ impl fmt::Debug for Password {
         f.write_str(match self {
             Self::Generated => "Generated",
             Self::Unset => "Unset",
+            Self::Kept => "Kept",
             Self::Given(_) => "Given(…)",
         })
     }
@@ -150,13 +153,13 @@ pub async fn create_logins(
     migrations::apply(&server, &schema, options).await?;
     let mut client = server.lone(options.patience).await?;
     let transaction = client.transaction().await.map_err(unusable)?;
-    migrations::lock_until_committed(&transaction).await?;
     if !owns(&transaction, &schema).await? {
         return Err(ConnectError::Logins(format!(
             "the schema {} belongs to another login; connect as the one that migrates it",
             schema.name()
         )));
     }
+    lock(&transaction, &schema).await?;
     let mut made = Vec::new();
     for purpose in Purpose::ALL {
         let name = logins.name(purpose, schema.name());
@@ -211,7 +214,14 @@ async fn ensure(
             generated = Some(password.clone());
             Some(password)
         }
-        Password::Generated | Password::Unset => None,
+        Password::Kept if found.is_none() => {
+            return Err(ConnectError::Logins(format!(
+                "the login {name} is not there, and no password was given that it could be made with; give one \
+                 in LEASEHOLD_{}_PASSWORD, or take a random one with --json, or none with --without-passwords",
+                purpose.name().to_uppercase()
+            )));
+        }
+        Password::Generated | Password::Unset | Password::Kept => None,
     };
     let login = quoted(&name);
     if found.is_none() {

@@ -1,6 +1,8 @@
 //! What stands in the server's catalogue is what the map of roles says, both ways.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
 
 use leasehold_postgres::Purpose;
 use leasehold_postgres::roles::{FUNCTIONS, Relation, Role, TABLES, VIEWS};
@@ -286,6 +288,34 @@ async fn no_foreign_key_crosses_roles() {
         )
         .await;
     assert!(keys.is_empty(), "{keys:?}");
+}
+
+/// No file of statements names what stands in two databases, so no statement and no transaction can.
+#[test]
+fn no_statement_crosses_roles() {
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    let mut named = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap();
+            let mut roles = BTreeSet::new();
+            for place in text.split("{schema}.").skip(1) {
+                let is_name = |c: char| c.is_ascii_lowercase() || c == '_';
+                let name = place.split(|c| !is_name(c)).next().unwrap();
+                let known = TABLES.iter().chain(VIEWS).find(|known| known.name == name);
+                roles.extend(known.and_then(|known| known.role));
+            }
+            named += roles.len();
+            assert!(roles.len() <= 1, "{} names {roles:?}", path.display());
+        }
+    }
+    // Of each table's role, at least where it is read and where it is written.
+    assert!(named >= 2 * Role::ALL.len(), "{named} files name a table");
 }
 
 /// A database that serves one role has that role's tables, and no others.
