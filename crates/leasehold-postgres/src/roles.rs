@@ -216,10 +216,39 @@ impl Function {
             is_definer: false,
         }
     }
+
+    /// Serves the functions that enqueue.
+    const fn serving(name: &'static str) -> Self {
+        Self::new(name, Some(Role::Queue), &[Purpose::Enqueuer])
+    }
+
+    /// Acts with the enqueuer's rights, for those to whom an operator grants it.
+    const fn definer(name: &'static str) -> Self {
+        Self {
+            is_definer: true,
+            ..Self::new(name, Some(Role::Queue), &[])
+        }
+    }
 }
 
-/// Every function. None may be called by everybody.
+/// Every function. None may be called by everybody, and a definer by nobody until it is granted: the fence does
+/// not hold who calls one, which takes the org as an argument.
 pub const FUNCTIONS: &[Function] = &[
     Function::new("clock", None, &Purpose::ALL),
     Function::new("named_orgs", None, &[Purpose::Runtime]),
+    Function::definer("enqueue"),
+    Function::definer("enqueue_many"),
+    Function::serving("sha1"),
+    Function::serving("key_of_text"),
+    Function::serving("mint_id"),
+    Function::serving("json_skeleton"),
+    Function::serving("json_is_plain"),
+    Function::serving("text_fault"),
+    Function::serving("json_fault_within"),
+    Function::serving("json_fault"),
+    Function::serving("item_fault"),
+    Function::serving("refuse"),
+    Function::serving("read_items"),
+    Function::serving("write_items"),
+    Function::serving("enqueue_items"),
 ];

@@ -203,6 +203,29 @@ async fn the_system_login_sees_every_org_and_owns_nothing() {
     }
 }
 
+/// The function that enqueues acts with the rights of a login of its own, whoever calls it; and nobody may until
+/// it is granted.
+#[tokio::test]
+async fn enqueueing_from_sql_goes_by_the_enqueuer_and_must_be_granted() {
+    let Some(on) = OneSchema::fenced().await else {
+        return;
+    };
+    let session = on.session_of(Purpose::Runtime).await;
+    let call = "select {schema}.enqueue('SEND', '{}', org => '{org}')"
+        .replace("{org}", &OTHER.as_uuid().to_string());
+    assert_eq!(on.refusal(&session, &call).await.as_ref(), Some(DENIED));
+    let grant = format!(
+        "grant execute on function {}.enqueue to {}",
+        on.schema,
+        on.login(Purpose::Runtime)
+    );
+    on.outsider.batch_execute(&grant).await.unwrap();
+    assert_eq!(on.refusal(&session, &call).await, None, "granted");
+    assert_eq!(on.count(&session, "items").await, 0);
+    begin(&session, &[OTHER]).await;
+    assert_eq!(on.count(&session, "work_items").await, 1);
+}
+
 /// Another org's schedule is not there for a login that is fenced, and its id is taken all the same.
 #[tokio::test]
 async fn a_schedule_id_of_another_org_is_refused_through_the_fence() {
