@@ -192,7 +192,9 @@ pub const TABLES: &[Relation] = &[
 ];
 
 /// Every view. Each looks with the eyes of whoever asks, and so shows what the tables show them.
-pub const VIEWS: &[Relation] = &[Relation::queue("work_items", Scope::Org).runtime("select")];
+pub const VIEWS: &[Relation] = &[Relation::queue("work_items", Scope::Org)
+    .runtime("select")
+    .system("select")];
 
 /// A function, and who may call it.
 #[derive(Debug)]
