@@ -18,7 +18,7 @@ use leasehold_testkit::contract::{self, Fixture, tenants};
 
 use crate::cluster;
 use crate::harness::OneSchema;
-use crate::proxy::{Proxy, Swap};
+use crate::swaps::{Swap, Swapper};
 
 type Case = for<'f> fn(&'f Fixture) -> Pin<Box<dyn Future<Output = ()> + 'f>>;
 
@@ -115,7 +115,7 @@ thread_local! {
 struct Sabotaged {
     on: OneSchema,
     store: Arc<PostgresStore>,
-    proxy: Proxy,
+    proxy: Swapper,
     mutants: usize,
 }
 
@@ -141,7 +141,7 @@ impl Harness for Sabotaged {
                 (on, address, options)
             }
         };
-        let proxy = Proxy::swapping(&address, swaps);
+        let proxy = Swapper::to(&address, swaps);
         let options = options.without_migrating();
         let store = leasehold_postgres::connect(proxy.address(), options).await;
         Self {

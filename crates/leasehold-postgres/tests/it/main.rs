@@ -59,9 +59,9 @@ mod skewed;
 #[cfg(test)]
 mod sql_enqueue;
 #[cfg(test)]
-mod tls;
-#[cfg(test)]
 mod swaps;
+#[cfg(test)]
+mod tls;
 #[cfg(test)]
 mod worker;
 

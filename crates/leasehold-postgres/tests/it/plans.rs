@@ -517,7 +517,11 @@ async fn claims_are_looked_up_by_their_ids_and_never_by_a_token_that_many_share(
         let batch: Vec<_> = holds()
             .enumerate()
             .map(|(place, hold)| {
-                let to = if place % 2 == 0 { complete() } else { retry(DAY) };
+                let to = if place % 2 == 0 {
+                    complete()
+                } else {
+                    retry(DAY)
+                };
                 settlement(hold, to)
             })
             .collect();

@@ -81,7 +81,9 @@ async fn serve(listener: UnixListener, server: Config, swaps: Arc<Swaps>) {
             match &server.get_hosts()[0] {
                 Host::Unix(folder) => {
                     let path = folder.join(format!(".s.PGSQL.{port}"));
-                    swaps.carry(client, UnixStream::connect(path).await.unwrap()).await;
+                    swaps
+                        .carry(client, UnixStream::connect(path).await.unwrap())
+                        .await;
                 }
                 Host::Tcp(name) => {
                     let server = TcpStream::connect((name.as_str(), port)).await.unwrap();
