@@ -239,8 +239,9 @@ def leasehold_case(arguments, server, command, operation):
     measured, _ = drive([*command, *bench, *items, *more.get(operation, [])], {})
     server.drop(database)
     found = measured[profile]["median"]
-    if operation in ("enqueue", "single"):
-        found = found[{"enqueue": "bulk", "single": "single"}[operation]]
+    part = {"enqueue": "bulk", "single": "single", "backlog": "with"}.get(operation)
+    if part:
+        found = found[part]
     return {"items": arguments.items, "rss_peak_mib": measured["resident_peak_mib"], **found}
 
 

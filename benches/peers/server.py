@@ -132,6 +132,9 @@ class ThrowAway:
             raise
 
     def __exit__(self, *_):
+        # Whoever asks twice for a stop would otherwise have the folder left behind.
+        for request in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(request, signal.SIG_IGN)
         if getattr(self, "process", None):
             self.process.send_signal(signal.SIGINT)
             self.process.wait()
