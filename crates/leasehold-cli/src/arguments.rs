@@ -8,7 +8,7 @@ use clap::builder::styling::{AnsiColor, Effects, Styles};
 use clap::parser::ValueSource;
 use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use crate::config::{Origin, Setting};
+use crate::config::{Origin, PostgresFlags, Setting};
 use crate::failure::{EXIT_CODES, Failure};
 use crate::telling::Lines;
 use crate::{
@@ -69,6 +69,9 @@ pub(crate) struct Common {
     /// The file of settings. Without it `leasehold.toml` in this folder, if there is one.
     #[arg(long, global = true, value_name = "PATH", env = "LEASEHOLD_CONFIG")]
     config: Option<OsString>,
+
+    #[command(flatten)]
+    pub(crate) postgres: PostgresFlags,
 
     /// Whether --database stood on the command line, and not in the environment.
     #[arg(skip)]

@@ -4,7 +4,7 @@
 //! Where it came from is kept beside it. All that is wrong with the settings is told at once.
 //!
 //! - [`page`]: the file as it is read. [`units`]: durations and sizes. [`problem`]: what is wrong.
-//! - [`worker`], [`kinds`]: the sections. [`show`]: the settings as they are in the end.
+//! - [`postgres`], [`worker`], [`kinds`]: the sections. [`show`]: the settings as they are in the end.
 //! - [`serving`]: what no worker of the file would run.
 //! - [`redaction`]: payload fields that nobody is shown.
 //! - [`command`]: `leasehold config`.
@@ -25,6 +25,7 @@ use problem::{Complaint, Problem};
 pub(crate) mod command;
 mod kinds;
 mod page;
+mod postgres;
 mod problem;
 mod redaction;
 mod serving;
@@ -33,6 +34,7 @@ mod units;
 mod worker;
 
 pub(crate) use kinds::KindConfig;
+pub(crate) use postgres::{PostgresConfig, PostgresFlags};
 pub(crate) use redaction::{MASK, redacted};
 pub(crate) use worker::{WorkerConfig, WorkerFlags};
 
@@ -88,6 +90,8 @@ pub(crate) struct Config {
     pub(crate) file: Option<PathBuf>,
     /// The URL as it was written. It may hold a password: [`crate::database`] shows it without.
     pub(crate) database: Setting<String>,
+    /// What a server is told about beside its URL.
+    pub(crate) postgres: PostgresConfig,
     /// The worker for the lanes that share its capacity.
     pub(crate) worker: WorkerConfig,
     /// Lanes with a capacity of their own.
@@ -95,7 +99,7 @@ pub(crate) struct Config {
     pub(crate) kinds: BTreeMap<Kind, KindConfig>,
 }
 
-const KEYS: &[&str] = &["database", "worker", "lanes", "kinds"];
+const KEYS: &[&str] = &["database", "postgres", "worker", "lanes", "kinds"];
 const LANE_KEYS: &[&str] = &["capacity"];
 
 /// Where the queue is without a word about it.
@@ -126,7 +130,12 @@ impl Config {
     /// The settings, with defaults in place of what is not acceptable, and what that is.
     fn examine(common: &Common, flags: &WorkerFlags) -> Result<(Self, Vec<Problem>), Failure> {
         let source = Source::find(common)?;
-        Ok(Self::read(source.as_ref(), common.database(), flags))
+        let over = Over {
+            database: common.database(),
+            postgres: &common.postgres,
+            worker: flags,
+        };
+        Ok(Self::read(source.as_ref(), over))
     }
 
     /// One worker's settings for the lanes that share a capacity, and one for each that has its own, all
@@ -204,11 +213,7 @@ impl Config {
         folder_of(self.file.as_deref())
     }
 
-    fn read(
-        source: Option<&Source>,
-        database: Option<Setting<String>>,
-        flags: &WorkerFlags,
-    ) -> (Self, Vec<Problem>) {
+    fn read(source: Option<&Source>, over: Over<'_>) -> (Self, Vec<Problem>) {
         let file = source.map(|source| source.path.clone());
         let (shown, text) = source.map_or((FILE, ""), |source| {
             (source.shown.as_str(), source.text.as_str())
@@ -234,11 +239,13 @@ impl Config {
         let alone: Vec<&Lane> = lanes.keys().collect();
         let mut problems = Vec::new();
         let worker = section("worker");
-        let worker = WorkerConfig::read(worker.as_ref(), flags, &alone, shown, &mut problems);
+        let worker = WorkerConfig::read(worker.as_ref(), over.worker, &alone, shown, &mut problems);
+        let postgres = PostgresConfig::read(section("postgres").as_ref(), over.postgres);
         problems.extend(page.into_problems());
         let config = Self {
             file,
-            database: database.unwrap_or(setting),
+            database: over.database.unwrap_or(setting),
+            postgres,
             worker,
             lanes,
             kinds,
@@ -271,6 +278,13 @@ impl Config {
         });
         misnamed.collect()
     }
+}
+
+/// What flags and the environment say over the file.
+struct Over<'a> {
+    database: Option<Setting<String>>,
+    postgres: &'a PostgresFlags,
+    worker: &'a WorkerFlags,
 }
 
 /// Refuses a command that was given here.

@@ -7,15 +7,18 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use leasehold::Client;
-use leasehold_postgres::PostgresStore;
+use leasehold_postgres::{Logins, MadeLogin, PostgresStore};
 
-use crate::config::{Config, MASK, Origin};
+use crate::config::{Config, MASK, Origin, PostgresConfig};
 use crate::failure::Failure;
 
+mod fence;
 mod postgres;
 mod sqlite;
 
-pub(crate) use postgres::{CONNECTIONS, Postgres};
+pub(crate) use fence::Verdict;
+use postgres::Opened;
+pub(crate) use postgres::{CONNECTIONS, Place, Postgres};
 pub(crate) use sqlite::{Sqlite, options, refusal};
 
 /// A database, as its URL named it. Shown without a password.
@@ -56,10 +59,17 @@ impl Database {
     pub(crate) fn of(config: &Config) -> Result<Self, Failure> {
         let url = &config.database;
         let counts_from_file = matches!(url.origin, Origin::File { .. } | Origin::Default);
-        Ok(match Self::parse(&url.value)? {
-            Self::Sqlite(file) if counts_from_file => Self::Sqlite(file.within(config.folder())),
-            database => database,
-        })
+        match Self::parse(&url.value)? {
+            Self::Postgres(server) => Ok(Self::Postgres(server.with(&config.postgres)?)),
+            Self::Sqlite(file) => {
+                without_urls(&config.postgres)?;
+                Ok(Self::Sqlite(if counts_from_file {
+                    file.within(config.folder())
+                } else {
+                    file
+                }))
+            }
+        }
     }
 
     /// Reads `sqlite:PATH`, `sqlite://PATH`, a bare path, or `postgres://…`.
@@ -111,6 +121,16 @@ impl Database {
         }
     }
 
+    /// Makes the logins that keep tenants apart.
+    pub(crate) async fn create_logins(&self, logins: &Logins) -> Result<Vec<MadeLogin>, Failure> {
+        match self {
+            Self::Sqlite(_) => Err(Failure::usage("a file has no logins")
+                .because("--create-roles is for a database on a Postgres server")
+                .remedy("leave it out: `leasehold migrate` is all that a file needs")),
+            Self::Postgres(server) => server.create_logins(logins).await,
+        }
+    }
+
     /// Opens the queue, and creates it if there is none. One of an older schema is left as it is, for a
     /// person to migrate: workers of an older build may be running on it.
     pub(crate) async fn open_or_create(&self) -> Result<Queue, Failure> {
@@ -118,6 +138,19 @@ impl Database {
             Self::Sqlite(file) => Ok(Queue::of_file(file.open_or_create()?)),
             Self::Postgres(server) => Queue::of_server(server.open_or_create().await?),
         }
+    }
+
+    /// How it stands with the fence between tenants, in each database. A file has none: whoever opens it reads
+    /// all of it.
+    pub(crate) async fn fences(&self) -> Result<Vec<Verdict>, Failure> {
+        let Self::Postgres(server) = self else {
+            return Ok(Vec::new());
+        };
+        let mut verdicts = Vec::new();
+        for place in server.places() {
+            verdicts.push(Verdict::of(&place.look_at_fence().await?));
+        }
+        Ok(verdicts)
     }
 
     /// Brings the schema to this build's, creating the queue if there is none; answers the versions that
@@ -152,7 +185,7 @@ impl fmt::Display for Database {
 pub(crate) struct Queue {
     client: Client,
     /// Where others have to be told of what is done here.
-    server: Option<Arc<PostgresStore>>,
+    servers: Vec<Arc<PostgresStore>>,
 }
 
 impl Queue {
@@ -160,21 +193,21 @@ impl Queue {
     const fn of_file(client: Client) -> Self {
         Self {
             client,
-            server: None,
+            servers: Vec::new(),
         }
     }
 
-    fn of_server(store: Arc<PostgresStore>) -> Result<Self, Failure> {
+    fn of_server(opened: Opened) -> Result<Self, Failure> {
         Ok(Self {
-            client: Client::single_tenant(store.stores())?,
-            server: Some(store),
+            client: Client::single_tenant(opened.stores())?,
+            servers: opened.databases,
         })
     }
 
     /// Waits until other processes have been told what there is to do. For a process that is about to end:
     /// what it has not told they find later, when they look.
     pub(crate) async fn told(&self) {
-        if let Some(store) = &self.server {
+        for store in &self.servers {
             // Nothing is lost if it is not done by then.
             let _ = tokio::time::timeout(TELLING_PATIENCE, store.hints_sent()).await;
         }
@@ -187,6 +220,18 @@ impl Deref for Queue {
     fn deref(&self) -> &Client {
         &self.client
     }
+}
+
+/// Refuses what a file has no use for: left alone, it would be taken for a fence.
+fn without_urls(config: &PostgresConfig) -> Result<(), Failure> {
+    let Some((key, _)) = config.urls().find(|(_, url)| url.value.is_some()) else {
+        return Ok(());
+    };
+    Err(
+        Failure::usage(format!("{key} is set, and the database is a file"))
+            .because("logins and databases of roles are for a Postgres server")
+            .remedy(format!("leave {key} out, or name a server as the database")),
+    )
 }
 
 /// The URL of the settings for people: with its path as it counts from here, and with no password.
@@ -207,7 +252,7 @@ pub(crate) fn to_paste(url: &str) -> String {
 
 /// The URL with whatever may be a password masked. Where one ends is not always plain, so rather too
 /// much is taken than too little.
-fn without_password(url: &str) -> String {
+pub(crate) fn without_password(url: &str) -> String {
     let scheme_end = url.find("://").map_or(0, |at| at + "://".len());
     let (scheme, rest) = url.split_at(scheme_end);
     let mut shown = scheme.to_owned();

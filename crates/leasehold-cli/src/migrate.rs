@@ -1,6 +1,7 @@
 //! `leasehold migrate`: brings a database to this build's schema.
 
 use jiff::Timestamp;
+use leasehold_postgres::MadeLogin;
 use serde::Serialize;
 
 use crate::arguments::Common;
@@ -10,6 +11,8 @@ use crate::database::{Database, Step};
 use crate::failure::{Answer, Failure};
 use crate::screen::{Field, SCHEMA, Screen, Tone};
 
+mod logins;
+
 /// Bring the database to this build's schema, creating it if there is none.
 ///
 /// Prints one line for each migration: version, name, when it was applied. What was applied before an error stays;
@@ -18,8 +21,9 @@ use crate::screen::{Field, SCHEMA, Screen, Tone};
 #[command(
     subcommand_help_heading = "Instead of migrating",
     after_long_help = "\
-JSON: {\"schema\", \"applied\": [version, …], \"migrations\": [{\"version\", \"name\", \"applied_at\"}, …]}, \
-where applied is what this run did."
+JSON: {\"schema\", \"applied\": [version, …], \"migrations\": [{\"version\", \"name\", \"applied_at\"}, …], \
+\"logins\": [{\"purpose\", \"name\", \"is_new\", \"password\"}, …]}, where applied is what this run did, and \
+password is null but for a random one that it set."
 )]
 pub(crate) struct Arguments {
     /// The schema of a Postgres database that holds the tables; leasehold unless given.
@@ -30,6 +34,8 @@ pub(crate) struct Arguments {
         env = "LEASEHOLD_MIGRATE_SCHEMA"
     )]
     schema: Option<String>,
+    #[command(flatten)]
+    logins: logins::Arguments,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -84,17 +90,32 @@ pub(crate) fn run(
 ) -> Result<Answer, Failure> {
     let config = Config::load(common)?;
     let database = Database::of(&config)?.within_schema(arguments.schema.as_deref())?;
+    if arguments.command.is_some() && arguments.logins.create_roles {
+        return Err(Failure::usage("--create-roles is given, and a command that changes nothing")
+            .because("logins are made by `leasehold migrate` itself")
+            .remedy("leave one of them out"));
+    }
     match &arguments.command {
-        None => migrate(&database, screen),
+        None => migrate(&arguments.logins, &database, screen),
         Some(Command::Status(arguments)) => status(arguments, &database, screen),
         Some(Command::Print(arguments)) => print(arguments, &database, screen),
     }
 }
 
-fn migrate(database: &Database, screen: &Screen) -> Result<Answer, Failure> {
-    let (applied, all) =
-        block_on(async { Ok::<_, Failure>((database.migrate().await?, database.steps().await?)) })?;
-    let is_current = show(database, &applied, &all, screen)?;
+fn migrate(
+    arguments: &logins::Arguments,
+    database: &Database,
+    screen: &Screen,
+) -> Result<Answer, Failure> {
+    let (applied, made, all) = block_on(async {
+        let applied = database.migrate().await?;
+        let mut made = Vec::new();
+        if arguments.create_roles {
+            made = database.create_logins(&arguments.logins(screen)).await?;
+        }
+        Ok::<_, Failure>((applied, made, database.steps().await?))
+    })?;
+    let is_current = show(database, &applied, &made, &all, screen)?;
     Ok(Answer::yes_if(is_current))
 }
 
@@ -104,7 +125,7 @@ fn status(
     screen: &Screen,
 ) -> Result<Answer, Failure> {
     let all = block_on(database.steps())?;
-    let is_current = show(database, &[], &all, screen)?;
+    let is_current = show(database, &[], &[], &all, screen)?;
     Ok(Answer::yes_if(is_current || !arguments.check))
 }
 
@@ -112,12 +133,13 @@ fn status(
 fn show(
     database: &Database,
     applied: &[u32],
+    made: &[MadeLogin],
     all: &[Step],
     screen: &Screen,
 ) -> Result<bool, Failure> {
     let is_current = all.iter().all(|one| one.applied_at.is_some());
     if screen.is_json() {
-        show_object(applied, all, screen)?;
+        show_object(applied, all, made, screen)?;
     } else {
         screen.table(&["version", "name", "applied"], &rows(all))?;
         screen.talk(&match (is_current, applied.len()) {
@@ -125,6 +147,10 @@ fn show(
             (true, now) => format!("{database} has this build's schema; {now} applied just now"),
             (false, _) => format!("{database} is behind; run `leasehold migrate`"),
         });
+        if !made.is_empty() {
+            screen.table(&logins::HEADER, &logins::rows(made))?;
+            screen.talk(&logins::remedy(made));
+        }
     }
     Ok(is_current)
 }
@@ -176,12 +202,18 @@ fn rows(all: &[Step]) -> Vec<Vec<Field>> {
     all.iter().map(row).collect()
 }
 
-fn show_object(applied: &[u32], all: &[Step], screen: &Screen) -> Result<(), Failure> {
+fn show_object(
+    applied: &[u32],
+    all: &[Step],
+    made: &[MadeLogin],
+    screen: &Screen,
+) -> Result<(), Failure> {
     #[derive(Serialize)]
     struct Document<'a> {
         schema: u32,
         applied: &'a [u32],
         migrations: Vec<Migration<'a>>,
+        logins: Vec<logins::Login<'a>>,
     }
     #[derive(Serialize)]
     struct Migration<'a> {
@@ -200,5 +232,6 @@ fn show_object(applied: &[u32], all: &[Step], screen: &Screen) -> Result<(), Fai
                 applied_at: one.applied_at,
             })
             .collect(),
+        logins: logins::objects(made),
     })
 }

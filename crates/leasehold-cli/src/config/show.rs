@@ -23,6 +23,17 @@ pub(super) fn lines(config: &Config) -> Vec<Line<'_>> {
         value: database::shown(config).into(),
         origin: &config.database.origin,
     }];
+    let postgres = &config.postgres;
+    lines.push(line(
+        "postgres.schema".to_owned(),
+        &postgres.schema,
+        |name| name.as_str().into(),
+    ));
+    for (key, url) in postgres.urls() {
+        lines.push(line(key, url, |url| {
+            url.as_deref().map(database::without_password).into()
+        }));
+    }
     for (name, value, origin) in config.worker.values() {
         let key = join("worker", name);
         lines.push(Line { key, value, origin });

@@ -24,9 +24,14 @@ fn read_at(path: &str, text: &str, flags: &[&str]) -> Result<Config, Vec<String>
         text: text.to_owned(),
     };
     let command = WorkerFlags::augment_args(clap::Command::new("leasehold"));
+    let command = PostgresFlags::augment_args(command);
     let matches = command.get_matches_from([&["leasehold"], flags].concat());
-    let flags = WorkerFlags::from_arg_matches(&matches).expect("flags");
-    let (config, mut problems) = Config::read(Some(&source), None, &flags);
+    let over = Over {
+        database: None,
+        postgres: &PostgresFlags::from_arg_matches(&matches).expect("flags"),
+        worker: &WorkerFlags::from_arg_matches(&matches).expect("flags"),
+    };
+    let (config, mut problems) = Config::read(Some(&source), over);
     if problems.is_empty() {
         return Ok(config);
     }
@@ -36,6 +41,19 @@ fn read_at(path: &str, text: &str, flags: &[&str]) -> Result<Config, Vec<String>
 
 const WHOLE: &str = r#"
 database = "sqlite:jobs.db"
+[postgres]
+schema = "jobs"
+system_login = "postgres://system@db/app"
+migration_login = "postgres://owner@db/app"
+core = { database = "postgres://c", system_login = "postgres://cs", migration_login = "postgres://cm" }
+[postgres.activity]
+database = "postgres://a"
+system_login = "postgres://as"
+migration_login = "postgres://am"
+[postgres.queue]
+database = "postgres://q"
+system_login = "postgres://qs"
+migration_login = "postgres://qm"
 [worker]
 name = "mailer"
 lanes = ["default", "mail"]
@@ -107,6 +125,45 @@ fn every_setting_of_the_file_is_taken() {
     for line in show::lines(&config) {
         assert!(matches!(line.origin, Origin::File { .. }), "{}", line.key);
     }
+}
+
+#[test]
+fn what_stands_over_a_url_of_the_file_comes_first() {
+    let flags = [
+        "--queue-database",
+        "postgres://other",
+        "--postgres-schema",
+        "mine",
+    ];
+    let config = read(WHOLE, &flags).expect("settings");
+    let postgres = &config.postgres;
+    assert_eq!(postgres.schema.value, "mine");
+    let queue = postgres.of(leasehold_postgres::Role::Queue);
+    assert_eq!(queue.database.value.as_deref(), Some("postgres://other"));
+    let name = "queue-database";
+    assert_eq!(queue.database.origin, Origin::Flag { name });
+    let core = postgres.of(leasehold_postgres::Role::Core);
+    assert_eq!(core.database.value.as_deref(), Some("postgres://c"));
+}
+
+#[test]
+fn a_key_of_the_section_that_is_not_known_is_refused_with_the_nearest() {
+    let text =
+        "[postgres]\nsystem_logn = \"a\"\n[postgres.queue]\nschema = \"a\"\n[postgres.jobs]\n";
+    let problems = read(text, &[]).err().expect("problems");
+    assert_eq!(problems.len(), 3, "{problems:?}");
+    assert!(
+        problems[0].contains("did you mean system_login?"),
+        "{problems:?}"
+    );
+    assert!(
+        problems[1].contains("postgres.queue.schema is no key"),
+        "{problems:?}"
+    );
+    assert!(
+        problems[2].contains("postgres.jobs is no key"),
+        "{problems:?}"
+    );
 }
 
 #[test]

@@ -6,29 +6,233 @@ use std::time::Duration;
 
 use leasehold::SystemClock;
 use leasehold::core::Clock as _;
-use leasehold::core::StoreError;
-use leasehold_postgres::{ConnectError, Examination, Options, PostgresStore};
+use leasehold::core::{StoreError, Stores};
+use leasehold_postgres::{
+    ConnectError, Examination, FenceView, Logins, MadeLogin, Options, PostgresStore, Role,
+};
 
 use super::{CREATION_PATIENCE, Step, TO_CREATE};
+use crate::config::{PostgresConfig, Setting};
 use crate::failure::Failure;
 
-/// The database of a server.
+/// Where a queue is kept on servers: in one database, unless roles have theirs apart.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Postgres {
+    /// That of the settings, with the roles that have none apart, and then the others. Every role is in one
+    /// of them.
+    places: Vec<Place>,
+}
+
+/// A database that holds the tables of some roles.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Place {
     /// As it was given: it may hold a password.
     address: String,
     /// Without the password and the options.
     shown: String,
-    /// How many its pool may have.
-    pub(super) connections: usize,
-    /// Where the tables are.
+    /// How many each of its pools may have.
+    connections: usize,
     schema: String,
+    roles: Vec<Role>,
+    /// The URLs of the logins that have one of their own.
+    system: Option<String>,
+    migration: Option<String>,
+}
+
+/// The databases of a queue, connected.
+pub(crate) struct Opened {
+    /// In the order of the places.
+    pub(super) databases: Vec<Arc<PostgresStore>>,
+    roles: Vec<Vec<Role>>,
+}
+
+impl Opened {
+    /// Each role's stores from where its tables are.
+    pub(super) fn stores(&self) -> Stores {
+        let of = |role: Role| {
+            let at = self.roles.iter().position(|roles| roles.contains(&role));
+            &self.databases[at.unwrap_or_default()]
+        };
+        leasehold_postgres::stores_of_roles(of(Role::Core), of(Role::Activity), of(Role::Queue))
+    }
 }
 
 impl Postgres {
+    /// Reads the URL of a database that holds everything.
+    pub(super) fn parse(url: &str) -> Result<Self, Failure> {
+        Ok(Self {
+            places: vec![Place::parse(url)?],
+        })
+    }
+
+    /// The same, with what the settings say beside the URL.
+    pub(super) fn with(self, config: &PostgresConfig) -> Result<Self, Failure> {
+        let given = |url: &Setting<Option<String>>| url.value.clone();
+        let mut places: Vec<Place> = self.places;
+        if let Some(main) = places.first_mut() {
+            main.roles.clear();
+            main.system = given(&config.logins.system);
+            main.migration = given(&config.logins.migration);
+        }
+        for role in Role::ALL {
+            let apart = config.of(role);
+            let Some(url) = &apart.database.value else {
+                if let Some(main) = places.first_mut() {
+                    main.roles.push(role);
+                }
+                continue;
+            };
+            let mut place = Place::parse(url)?;
+            place.system = given(&apart.logins.system);
+            place.migration = given(&apart.logins.migration);
+            match places.iter_mut().find(|known| known.is_where(&place)) {
+                Some(known) => known.roles.push(role),
+                None => {
+                    place.roles = vec![role];
+                    places.push(place);
+                }
+            }
+        }
+        places.retain(|place| !place.roles.is_empty());
+        for place in &mut places {
+            place.schema.clone_from(&config.schema.value);
+            for url in place.system.iter().chain(&place.migration) {
+                Place::parse(url)?;
+            }
+        }
+        Ok(Self { places })
+    }
+
+    /// The same, for workers that make so many calls at once. Any of them may be to any of the databases.
+    pub(super) fn serving(mut self, calls: u32) -> Self {
+        let calls = usize::try_from(calls).unwrap_or(usize::MAX);
+        for place in &mut self.places {
+            place.connections = calls
+                .saturating_add(CONNECTIONS_BESIDE)
+                .max(place.connections);
+        }
+        self
+    }
+
+    /// The same with the tables in that schema.
+    pub(super) fn within_schema(mut self, schema: &str) -> Result<Self, Failure> {
+        for place in &mut self.places {
+            schema.clone_into(&mut place.schema);
+            // What is no name of a schema is refused before anything else is tried.
+            place.script()?;
+        }
+        Ok(self)
+    }
+
+    /// The SQL of all migrations, for an empty database.
+    pub(crate) fn script(&self) -> Result<String, Failure> {
+        self.only()?.script()
+    }
+
+    /// The SQL of the migrations that the database does not have.
+    pub(crate) async fn pending_script(&self) -> Result<String, Failure> {
+        self.only()?.pending_script().await
+    }
+
+    /// The one database; a script is for one.
+    fn only(&self) -> Result<&Place, Failure> {
+        match self.places.as_slice() {
+            [place] => Ok(place),
+            _ => Err(Failure::usage("roles have databases of their own here")
+                .because("a script is for one database, and each of them needs another")
+                .remedy("run `leasehold migrate`, which migrates all of them")),
+        }
+    }
+
+    /// How many connections each pool may have.
+    #[cfg(test)]
+    pub(super) fn connections(&self) -> usize {
+        self.places[0].connections
+    }
+
+    /// The databases, each with its roles.
+    pub(crate) fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    /// Connects to what is there.
+    pub(super) async fn open(&self) -> Result<Opened, Failure> {
+        let mut databases = Vec::new();
+        for place in &self.places {
+            databases.push(place.open().await?);
+        }
+        Ok(self.opened(databases))
+    }
+
+    /// Connects, and creates the schema where there is none.
+    pub(super) async fn open_or_create(&self) -> Result<Opened, Failure> {
+        let mut databases = Vec::new();
+        for place in &self.places {
+            databases.push(place.open_or_create().await?);
+        }
+        Ok(self.opened(databases))
+    }
+
+    fn opened(&self, databases: Vec<Arc<PostgresStore>>) -> Opened {
+        let roles = self.places.iter().map(|place| place.roles.clone());
+        Opened {
+            databases,
+            roles: roles.collect(),
+        }
+    }
+
+    /// Brings every schema to this build's version; answers what that took.
+    pub(super) async fn migrate(&self) -> Result<Vec<u32>, Failure> {
+        let before = self.steps().await?;
+        for place in &self.places {
+            place.migrate().await?;
+        }
+        let after = self.steps().await?;
+        let is_new = |step: &&Step| step.applied_at.is_some() && !before.contains(step);
+        Ok(after
+            .iter()
+            .filter(is_new)
+            .map(|step| step.version)
+            .collect())
+    }
+
+    /// The steps of all databases. One that several have counts as pending where one of them lacks it.
+    pub(super) async fn steps(&self) -> Result<Vec<Step>, Failure> {
+        let mut steps: Vec<Step> = Vec::new();
+        for place in &self.places {
+            for step in place.steps().await? {
+                match steps.iter_mut().find(|known| known.version == step.version) {
+                    Some(known) if step.applied_at.is_none() => *known = step,
+                    Some(_) => {}
+                    None => steps.push(step),
+                }
+            }
+        }
+        steps.sort_by_key(|step| step.version);
+        Ok(steps)
+    }
+
+    /// Makes the logins in every database. Those of one name are one, where the databases share a server.
+    pub(super) async fn create_logins(&self, logins: &Logins) -> Result<Vec<MadeLogin>, Failure> {
+        let mut made: Vec<MadeLogin> = Vec::new();
+        for place in &self.places {
+            for login in place.create_logins(logins).await? {
+                let is_known = made
+                    .iter()
+                    .any(|known| known.name == login.name && !login.is_new);
+                if !is_known {
+                    made.push(login);
+                }
+            }
+        }
+        Ok(made)
+    }
+}
+
+impl Place {
     /// Reads `postgres://USER:PASSWORD@HOST/DATABASE?…`. Nothing of it is repeated: where it is not as it
     /// should be, nobody can say which part of it is the password.
-    pub(super) fn parse(url: &str) -> Result<Self, Failure> {
+    fn parse(url: &str) -> Result<Self, Failure> {
         let refused = |why: &dyn fmt::Display| {
             Failure::usage("the database's URL cannot be read")
                 .because(why)
@@ -71,39 +275,52 @@ impl Postgres {
             address: url.to_owned(),
             connections: Options::CONNECTIONS,
             schema: Options::SCHEMA.to_owned(),
+            roles: Role::ALL.to_vec(),
+            system: None,
+            migration: None,
         })
     }
 
-    /// The same, for workers that make so many calls at once.
-    pub(super) fn serving(mut self, calls: u32) -> Self {
-        let calls = usize::try_from(calls).unwrap_or(usize::MAX);
-        self.connections = calls
-            .saturating_add(CONNECTIONS_BESIDE)
-            .max(self.connections);
-        self
+    /// Whether the other is reached in the same way.
+    fn is_where(&self, other: &Self) -> bool {
+        (&self.address, &self.system, &self.migration)
+            == (&other.address, &other.system, &other.migration)
+    }
+
+    /// How its schema is reached, by whichever login.
+    fn options(&self) -> Options {
+        Options::default()
+            .with_connections(self.connections)
+            .with_schema(&self.schema)
+            .with_roles(&self.roles)
+    }
+
+    /// Whose rights migrations take.
+    fn migrator(&self) -> &str {
+        self.migration.as_ref().unwrap_or(&self.address)
     }
 
     /// Connects to what is there.
-    pub(super) async fn open(&self) -> Result<Arc<PostgresStore>, Failure> {
-        match self.connect(self.options().without_migrating()).await {
+    async fn open(&self) -> Result<Arc<PostgresStore>, Failure> {
+        match self.connect().await {
             Ok(store) => Ok(store),
             Err(error) => Err(self.refused_to_open(error).await),
         }
     }
 
     /// Connects, and creates the schema if there is none.
-    pub(super) async fn open_or_create(&self) -> Result<Arc<PostgresStore>, Failure> {
+    async fn open_or_create(&self) -> Result<Arc<PostgresStore>, Failure> {
         let begun = SystemClock.elapsed();
         let mut before = None;
         loop {
-            let error = match self.connect(self.options().without_migrating()).await {
+            let error = match self.connect().await {
                 Err(error @ ConnectError::Schema(_)) => error,
                 opened => return opened.map_err(|error| self.refusal(error)),
             };
             let version = self.version().await?;
             if version == 0 {
-                let created = self.connect(self.options()).await;
-                return created.map_err(|error| self.refusal(error));
+                self.migrate().await?;
+                continue;
             }
             // Somebody else, started at the same time, may be creating it just now.
             let is_moving = before.replace(version) != Some(version);
@@ -114,25 +331,8 @@ impl Postgres {
         }
     }
 
-    fn options(&self) -> Options {
-        Options::default()
-            .with_schema(&self.schema)
-            .with_connections(self.connections)
-    }
-
-    /// The same database with its tables in that schema.
-    pub(super) fn within_schema(self, schema: &str) -> Result<Self, Failure> {
-        let server = Self {
-            schema: schema.to_owned(),
-            ..self
-        };
-        // What is no name of a schema is refused before anything else is tried.
-        server.script()?;
-        Ok(server)
-    }
-
     /// The SQL of all migrations, for an empty database.
-    pub(crate) fn script(&self) -> Result<String, Failure> {
+    fn script(&self) -> Result<String, Failure> {
         let script = leasehold_postgres::script(&self.options());
         script.map_err(|error| match error {
             ConnectError::SchemaName(_) => {
@@ -147,13 +347,18 @@ impl Postgres {
     }
 
     /// The SQL of the migrations that the database does not have.
-    pub(crate) async fn pending_script(&self) -> Result<String, Failure> {
+    async fn pending_script(&self) -> Result<String, Failure> {
         let options = self.options();
-        let script = leasehold_postgres::pending_script(&self.address, &options);
+        let script = leasehold_postgres::pending_script(self.migrator(), &options);
         self.look(script).await
     }
 
-    async fn connect(&self, options: Options) -> Result<Arc<PostgresStore>, ConnectError> {
+    /// By the logins that work; who migrates has no part in it.
+    async fn connect(&self) -> Result<Arc<PostgresStore>, ConnectError> {
+        let mut options = self.options().without_migrating();
+        if let Some(system) = &self.system {
+            options = options.with_system_login(system);
+        }
         leasehold_postgres::connect(&self.address, options).await
     }
 
@@ -163,17 +368,26 @@ impl Postgres {
         Ok(status.await?.at)
     }
 
-    /// Brings the schema to this build's version; answers what that took.
-    pub(super) async fn migrate(&self) -> Result<Vec<u32>, Failure> {
-        let before = self.version().await?;
-        let after = leasehold_postgres::migrate(&self.address, &self.options()).await;
-        let after = after.map_err(|error| self.refusal(error))?.at;
-        Ok((before + 1..=after)
-            .filter_map(|version| version.try_into().ok())
-            .collect())
+    async fn migrate(&self) -> Result<(), Failure> {
+        let migrated = leasehold_postgres::migrate(self.migrator(), &self.options()).await;
+        migrated.map(drop).map_err(|error| self.refusal(error))
     }
 
-    pub(super) async fn steps(&self) -> Result<Vec<Step>, Failure> {
+    async fn create_logins(&self, logins: &Logins) -> Result<Vec<MadeLogin>, Failure> {
+        let options = self.options();
+        let made = leasehold_postgres::create_logins(self.migrator(), &options, logins).await;
+        made.map_err(|error| match error {
+            ConnectError::Logins(reason) => {
+                let (why, remedy) = reason.rsplit_once("; ").unwrap_or((&reason, ""));
+                Failure::cannot_open(format!("the logins of {self} cannot be made"))
+                    .because(why)
+                    .remedy(remedy)
+            }
+            error => self.refusal(error),
+        })
+    }
+
+    pub(crate) async fn steps(&self) -> Result<Vec<Step>, Failure> {
         let options = self.options();
         let all = self.look(leasehold_postgres::steps(&self.address, &options));
         let step = |one: leasehold_postgres::MigrationStep| Step {
@@ -187,6 +401,23 @@ impl Postgres {
     /// Looks at the server.
     pub(crate) async fn examine(&self) -> Result<Examination, Failure> {
         self.look(leasehold_postgres::examine(&self.address)).await
+    }
+
+    /// Looks whether the logins that work here are held by the fence between tenants: the runtime login, and
+    /// the system login if there is one.
+    pub(crate) async fn look_at_fence(&self) -> Result<Views, Failure> {
+        let options = self.options();
+        let runtime = self
+            .look(leasehold_postgres::look_at_fence(&self.address, &options))
+            .await?;
+        let system = match &self.system {
+            Some(address) => Some(
+                self.look(leasehold_postgres::look_at_fence(address, &options))
+                    .await?,
+            ),
+            None => None,
+        };
+        Ok(Views { runtime, system })
     }
 
     /// Waits for something that only reads, and so may be given up.
@@ -237,15 +468,37 @@ impl Postgres {
     }
 }
 
+/// The fence, with the eyes of those who work behind it.
+#[derive(Debug)]
+pub(crate) struct Views {
+    pub(crate) runtime: FenceView,
+    pub(crate) system: Option<FenceView>,
+}
+
 impl fmt::Display for Postgres {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.shown)
+        for (at, place) in self.places.iter().enumerate() {
+            write!(f, "{}{place}", if at == 0 { "" } else { ", " })?;
+        }
+        Ok(())
     }
 }
 
 impl fmt::Debug for Postgres {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Postgres").field(&self.shown).finish()
+        f.debug_list().entries(&self.places).finish()
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Place").field(&self.shown).finish()
     }
 }
 
@@ -257,5 +510,5 @@ const STEP_PATIENCE: Duration = Duration::from_millis(500);
 /// For what people look at while all workers are at it.
 const CONNECTIONS_BESIDE: usize = 2;
 
-/// How many connections a process takes with one worker: those of its pool, and the one that listens.
+/// How many connections a process takes: those of its pool, and the one that listens.
 pub(crate) const CONNECTIONS: usize = Options::CONNECTIONS + 1;

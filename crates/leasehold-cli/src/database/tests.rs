@@ -165,7 +165,7 @@ fn a_server_is_given_as_many_connections_as_its_workers_need() {
         .unwrap()
         .serving(calls)
     {
-        Database::Postgres(server) => server.connections,
+        Database::Postgres(server) => server.connections(),
         Database::Sqlite(file) => panic!("{file:?} is a file"),
     };
     // What one worker needs, and people.

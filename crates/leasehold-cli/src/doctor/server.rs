@@ -11,9 +11,15 @@ use leasehold_postgres::{Examination, VERSION_MIN};
 use super::finding::Finding;
 use super::storage::{DATABASE, judge_schema, missing, of_failure};
 use crate::block_on;
-use crate::database::{CONNECTIONS, Database, Postgres};
+use crate::database::{CONNECTIONS, Place, Postgres, Verdict};
 
-pub(super) fn findings(place: &Postgres) -> Vec<Finding> {
+/// Of every database that the queue has.
+pub(super) fn findings(server: &Postgres) -> Vec<Finding> {
+    let places = server.places().iter();
+    places.flat_map(|place| of_place(place)).collect()
+}
+
+fn of_place(place: &Place) -> Vec<Finding> {
     let before = SystemClock.now();
     let looked = block_on(place.examine());
     let after = SystemClock.now();
@@ -21,9 +27,9 @@ pub(super) fn findings(place: &Postgres) -> Vec<Finding> {
         Ok(seen) => seen,
         Err(failure) => return vec![of_failure(DATABASE, &failure)],
     };
-    let steps = block_on(Database::Postgres(place.clone()).steps());
+    let steps = block_on(place.steps());
     let is_missing = matches!(&steps, Ok(all) if all.iter().all(|step| step.applied_at.is_none()));
-    vec![
+    let mut findings = vec![
         if is_missing {
             missing(place)
         } else {
@@ -34,7 +40,24 @@ pub(super) fn findings(place: &Postgres) -> Vec<Finding> {
         judge_durability(&seen),
         judge_connections(&seen),
         judge_clock(seen.now, before, after),
-    ]
+    ];
+    if !is_missing {
+        findings.push(match block_on(place.look_at_fence()) {
+            Ok(views) => judge_fence(&Verdict::of(&views)),
+            Err(failure) => of_failure(FENCE, &failure),
+        });
+    }
+    findings
+}
+
+const FENCE: &str = "fence";
+
+fn judge_fence(verdict: &Verdict) -> Finding {
+    match verdict {
+        Verdict::Up(what) => Finding::ok(FENCE, what),
+        Verdict::Down { what, remedy } => Finding::warning(FENCE, what, remedy),
+        Verdict::InTheWay { what, remedy } => Finding::error(FENCE, what, remedy),
+    }
 }
 
 fn judge_version(seen: &Examination) -> Finding {

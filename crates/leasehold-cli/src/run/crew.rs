@@ -16,7 +16,7 @@ use leasehold_fence::{Environment, Fence};
 use tokio::sync::oneshot;
 
 use crate::config::{Config, KindConfig};
-use crate::database::{Database, Queue};
+use crate::database::{Database, Queue, Verdict};
 use crate::failure::Failure;
 use crate::screen::Screen;
 
@@ -33,6 +33,23 @@ struct Member {
     name: String,
     lanes: String,
     worker: Worker<QueueSource, Arc<Subprocess>>,
+}
+
+/// Warns where nothing stands behind the statements that keep tenants apart, and refuses to work where a fence
+/// hides the work.
+async fn look_at_fences(database: &Database) -> Result<(), Failure> {
+    for verdict in database.fences().await? {
+        match verdict {
+            Verdict::Up(what) => tracing::debug!("{what}"),
+            Verdict::Down { what, remedy } => tracing::warn!("{what}; {remedy}"),
+            Verdict::InTheWay { what, remedy } => {
+                return Err(Failure::cannot_open("there is nothing to work on here")
+                    .because(what)
+                    .remedy(remedy));
+            }
+        }
+    }
+    Ok(())
 }
 
 impl Crew {
@@ -52,6 +69,7 @@ impl Crew {
         let calls = settings.iter().map(WorkerSettings::calls_at_once).sum();
         let database = Database::of(config)?.serving(calls);
         let queue = database.open_or_create().await?;
+        look_at_fences(&database).await?;
         let stores = queue.stores().clone();
         let port = shared_port(config, &settings)?;
         let workers: Result<Vec<Member>, Failure> = settings

@@ -13,6 +13,7 @@ use crate::harness::{Place, ended};
 use crate::run::{QUICK, item};
 
 mod bench;
+mod fence;
 mod real_process;
 
 /// A place whose file of settings names a database of its own on the server of the tests.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::read;
-use crate::config::{kinds, show, worker};
+use crate::config::{kinds, postgres, show, worker};
 
 const PAGE: &str = include_str!("../../../../../docs/configuration.md");
 
@@ -21,6 +21,7 @@ fn documented() -> BTreeMap<String, String> {
 fn every_key_is_documented_and_every_documented_key_is_known() {
     let mut known = vec!["database".to_owned(), "lanes.LANE.capacity".to_owned()];
     known.extend(worker::names().iter().map(|name| format!("worker.{name}")));
+    known.extend(postgres::keys().map(|key| format!("postgres.{key}")));
     for key in kinds::KEYS {
         match *key {
             "retry" => {
