@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use leasehold::Client;
-use leasehold_postgres::{Logins, MadeLogin, PostgresStore};
+use leasehold_postgres::PostgresStore;
 
 use crate::config::{Config, MASK, Origin, PostgresConfig};
 use crate::failure::Failure;
@@ -121,13 +121,13 @@ impl Database {
         }
     }
 
-    /// Makes the logins that keep tenants apart.
-    pub(crate) async fn create_logins(&self, logins: &Logins) -> Result<Vec<MadeLogin>, Failure> {
+    /// Refuses a database that has no logins.
+    pub(crate) fn has_logins(&self) -> Result<&Postgres, Failure> {
         match self {
             Self::Sqlite(_) => Err(Failure::usage("a file has no logins")
                 .because("--create-roles is for a database on a Postgres server")
                 .remedy("leave it out: `leasehold migrate` is all that a file needs")),
-            Self::Postgres(server) => server.create_logins(logins).await,
+            Self::Postgres(server) => Ok(server),
         }
     }
 

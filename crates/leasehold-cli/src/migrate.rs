@@ -91,9 +91,11 @@ pub(crate) fn run(
     let config = Config::load(common)?;
     let database = Database::of(&config)?.within_schema(arguments.schema.as_deref())?;
     if arguments.command.is_some() && arguments.logins.create_roles {
-        return Err(Failure::usage("--create-roles is given, and a command that changes nothing")
-            .because("logins are made by `leasehold migrate` itself")
-            .remedy("leave one of them out"));
+        return Err(
+            Failure::usage("--create-roles is given, and a command that changes nothing")
+                .because("logins are made by `leasehold migrate` itself")
+                .remedy("leave one of them out"),
+        );
     }
     match &arguments.command {
         None => migrate(&arguments.logins, &database, screen),
@@ -107,12 +109,17 @@ fn migrate(
     database: &Database,
     screen: &Screen,
 ) -> Result<Answer, Failure> {
+    let server = if arguments.create_roles {
+        Some(database.has_logins()?)
+    } else {
+        None
+    };
     let (applied, made, all) = block_on(async {
         let applied = database.migrate().await?;
-        let mut made = Vec::new();
-        if arguments.create_roles {
-            made = database.create_logins(&arguments.logins(screen)).await?;
-        }
+        let made = match server {
+            Some(server) => server.create_logins(&arguments.logins(screen)).await?,
+            None => Vec::new(),
+        };
         Ok::<_, Failure>((applied, made, database.steps().await?))
     })?;
     let is_current = show(database, &applied, &made, &all, screen)?;

@@ -213,7 +213,7 @@ impl Postgres {
     }
 
     /// Makes the logins in every database. Those of one name are one, where the databases share a server.
-    pub(super) async fn create_logins(&self, logins: &Logins) -> Result<Vec<MadeLogin>, Failure> {
+    pub(crate) async fn create_logins(&self, logins: &Logins) -> Result<Vec<MadeLogin>, Failure> {
         let mut made: Vec<MadeLogin> = Vec::new();
         for place in &self.places {
             for login in place.create_logins(logins).await? {
