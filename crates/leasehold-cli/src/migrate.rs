@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     )]
     schema: Option<String>,
     #[command(flatten)]
-    logins: logins::Arguments,
+    logins: logins::LoginArguments,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -105,7 +105,7 @@ pub(crate) fn run(
 }
 
 fn migrate(
-    arguments: &logins::Arguments,
+    arguments: &logins::LoginArguments,
     database: &Database,
     screen: &Screen,
 ) -> Result<Answer, Failure> {

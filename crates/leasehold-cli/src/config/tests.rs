@@ -41,19 +41,6 @@ fn read_at(path: &str, text: &str, flags: &[&str]) -> Result<Config, Vec<String>
 
 const WHOLE: &str = r#"
 database = "sqlite:jobs.db"
-[postgres]
-schema = "jobs"
-system_login = "postgres://system@db/app"
-migration_login = "postgres://owner@db/app"
-core = { database = "postgres://c", system_login = "postgres://cs", migration_login = "postgres://cm" }
-[postgres.activity]
-database = "postgres://a"
-system_login = "postgres://as"
-migration_login = "postgres://am"
-[postgres.queue]
-database = "postgres://q"
-system_login = "postgres://qs"
-migration_login = "postgres://qm"
 [worker]
 name = "mailer"
 lanes = ["default", "mail"]
@@ -91,6 +78,19 @@ directory = "jobs"
 stdout_bytes_max = "2MiB"
 stderr_bytes_max = "64KiB"
 no_new_privileges = true
+[postgres]
+schema = "jobs"
+system_login = "postgres://system@db/app"
+migration_login = "postgres://owner@db/app"
+core = { database = "postgres://c", system_login = "postgres://cs", migration_login = "postgres://cm" }
+[postgres.activity]
+database = "postgres://a"
+system_login = "postgres://as"
+migration_login = "postgres://am"
+[postgres.queue]
+database = "postgres://q"
+system_login = "postgres://qs"
+migration_login = "postgres://qm"
 "#;
 
 #[test]

@@ -7,7 +7,7 @@ use crate::screen::{Field, Screen};
 
 /// What the logins are called and how they are known.
 #[derive(Debug, clap::Args)]
-pub(super) struct Arguments {
+pub(super) struct LoginArguments {
     /// Also make a login for each purpose, on a Postgres server, and let the server keep tenants apart: one for
     /// the work of tenants, one for what takes no org, and one without a password that only owns functions.
     /// Logins that are there keep their passwords. Done again, it puts right what was changed.
@@ -32,15 +32,15 @@ pub(super) struct Arguments {
     )]
     without_passwords: bool,
 
-    /// What the login for the work of tenants is called, if not SCHEMA_runtime.
+    /// What the login for the work of tenants is called, if not `SCHEMA_runtime`.
     #[arg(long, value_name = "NAME", env = "LEASEHOLD_MIGRATE_RUNTIME_NAME")]
     runtime_name: Option<String>,
 
-    /// What the login for what takes no org is called, if not SCHEMA_system.
+    /// What the login for what takes no org is called, if not `SCHEMA_system`.
     #[arg(long, value_name = "NAME", env = "LEASEHOLD_MIGRATE_SYSTEM_NAME")]
     system_name: Option<String>,
 
-    /// What the owner of the functions that enqueue is called, if not SCHEMA_enqueuer.
+    /// What the owner of the functions that enqueue is called, if not `SCHEMA_enqueuer`.
     #[arg(long, value_name = "NAME", env = "LEASEHOLD_MIGRATE_ENQUEUER_NAME")]
     enqueuer_name: Option<String>,
 
@@ -52,7 +52,7 @@ pub(super) struct Arguments {
     system_password: Option<String>,
 }
 
-impl Arguments {
+impl LoginArguments {
     /// The logins as they are to be. A password that nobody asked for is made only where it can be told: what
     /// is written to a pipe as text may be a log.
     pub(super) fn logins(&self, screen: &Screen) -> Logins {

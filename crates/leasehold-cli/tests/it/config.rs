@@ -194,7 +194,7 @@ fn flag_then_environment_then_file_then_default() {
         first,
         [
             "database = \"sqlite:queue/jobs.db\"",
-            "worker.name = \"worker\""
+            "postgres.schema = \"leasehold\""
         ]
     );
     assert!(shown.contains("\nworker.lease = \"90s\"\n"), "{shown}");

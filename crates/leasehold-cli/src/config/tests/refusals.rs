@@ -74,7 +74,7 @@ fn a_key_that_nobody_knows() {
             "zzz = 1",
             1,
             "zzz is no key",
-            "the keys here are database, worker, lanes, kinds",
+            "the keys here are database, postgres, worker, lanes, kinds",
         ),
         (
             "capacity = 1",
