@@ -85,12 +85,11 @@ impl Postgres {
             let mut place = Place::parse(url)?;
             place.system = given(&apart.logins.system);
             place.migration = given(&apart.logins.migration);
-            match places.iter_mut().find(|known| known.is_where(&place)) {
-                Some(known) => known.roles.push(role),
-                None => {
-                    place.roles = vec![role];
-                    places.push(place);
-                }
+            if let Some(known) = places.iter_mut().find(|known| known.is_where(&place)) {
+                known.roles.push(role);
+            } else {
+                place.roles = vec![role];
+                places.push(place);
             }
         }
         places.retain(|place| !place.roles.is_empty());

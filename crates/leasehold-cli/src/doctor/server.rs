@@ -16,7 +16,7 @@ use crate::database::{CONNECTIONS, Place, Postgres, Verdict};
 /// Of every database that the queue has.
 pub(super) fn findings(server: &Postgres) -> Vec<Finding> {
     let places = server.places().iter();
-    places.flat_map(|place| of_place(place)).collect()
+    places.flat_map(of_place).collect()
 }
 
 fn of_place(place: &Place) -> Vec<Finding> {
