@@ -195,6 +195,14 @@ impl From<io::Error> for Failure {
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
+        // A store that knows what to do says so behind what is wrong.
+        if let StoreError::Failed(words) = &error
+            && let Some((why, remedy)) = words.split_once("; ")
+        {
+            return Self::failed("the database did not do it")
+                .because(why)
+                .remedy(remedy);
+        }
         let remedy = match &error {
             StoreError::Retry(_) => "run it again; another process was writing",
             StoreError::Unavailable(_) => {

@@ -114,6 +114,15 @@ pub(crate) fn judged(code: &str, text: String) -> StoreError {
         "40001" | "40P01" | "55P03" | "57014" => StoreError::Retry(text),
         // No such table or column, no such schema, no such function.
         "42P01" | "42703" | "3F000" | "42883" => StoreError::Schema(text),
+        // A prepared statement that is not there, or is there already: another session than the one asked before.
+        "26000" | "42P05" => StoreError::Failed(format!(
+            "{text} ({code}): a pooler gives each transaction another session; set `postgres.wakeup = \
+             \"poll\"`, which needs none, or connect to the server itself"
+        )),
+        "42501" => StoreError::Failed(format!(
+            "{text} ({code}); connect as the login that owns the tables, or let `leasehold migrate \
+             --create-roles` give this one its rights"
+        )),
         // Written to a server that is a standby now.
         "25006" => StoreError::Unavailable(text),
         code => match code.get(..2) {

@@ -433,7 +433,7 @@ impl Place {
         }
     }
 
-    /// As [`Postgres::refusal`], for a command that creates nothing.
+    /// As `refusal`, for a command that creates nothing.
     async fn refused_to_open(&self, error: ConnectError) -> Failure {
         if matches!(error, ConnectError::Schema(_)) && matches!(self.version().await, Ok(0)) {
             return Failure::cannot_open(format!("there is no queue in the database at {self}"))

@@ -57,3 +57,22 @@ async fn a_connection_that_ends_before_the_answer_is_an_outage() {
     let error = told(client.batch_execute("select 1").await.unwrap_err());
     assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
 }
+
+#[test]
+fn what_a_person_can_put_right_comes_with_what_to_do() {
+    for (code, remedy) in [
+        ("26000", "postgres.wakeup"),
+        ("42P05", "postgres.wakeup"),
+        ("42501", "--create-roles"),
+    ] {
+        let StoreError::Failed(text) = judged(code, "the server's words".to_owned()) else {
+            panic!("{code} passes");
+        };
+        let (why, told) = text.split_once("; ").unwrap();
+        assert!(
+            why.contains("the server's words") && why.contains(code),
+            "{why}"
+        );
+        assert!(told.contains(remedy), "{told}");
+    }
+}
