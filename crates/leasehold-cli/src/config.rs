@@ -163,6 +163,15 @@ impl Config {
         workers
     }
 
+    /// How many calls these workers make to the database at once; without kinds there are none.
+    pub(crate) fn calls_at_once(&self) -> u32 {
+        if self.kinds.is_empty() {
+            return 0;
+        }
+        let workers = self.workers();
+        workers.iter().map(WorkerSettings::calls_at_once).sum()
+    }
+
     /// Leaves these kinds of the file; or the one kind, with a command for it in this folder.
     pub(crate) fn only(&mut self, kinds: &[String], command: &[String]) -> Result<(), Failure> {
         let kinds: Result<Vec<Kind>, Failure> = kinds.iter().map(|kind| parse_kind(kind)).collect();
@@ -240,7 +249,8 @@ impl Config {
         let mut problems = Vec::new();
         let worker = section("worker");
         let worker = WorkerConfig::read(worker.as_ref(), over.worker, &alone, shown, &mut problems);
-        let postgres = PostgresConfig::read(section("postgres").as_ref(), over.postgres);
+        let postgres = section("postgres");
+        let postgres = PostgresConfig::read(postgres.as_ref(), over.postgres, shown, &mut problems);
         problems.extend(page.into_problems());
         let config = Self {
             file,
@@ -410,4 +420,4 @@ fn folder_of(file: Option<&Path>) -> &Path {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

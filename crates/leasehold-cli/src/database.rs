@@ -18,7 +18,7 @@ mod sqlite;
 
 pub(crate) use fence::Verdict;
 use postgres::Opened;
-pub(crate) use postgres::{CONNECTIONS, Place, Postgres};
+pub(crate) use postgres::{Place, Postgres};
 pub(crate) use sqlite::{Sqlite, options, refusal};
 
 /// A database, as its URL named it. Shown without a password.
@@ -91,12 +91,13 @@ impl Database {
         }
     }
 
-    /// The same, with connections enough for workers that make so many calls at once.
-    pub(crate) fn serving(self, calls: u32) -> Self {
+    /// The same, with connections enough for workers that make so many calls at once; or the refusal, where
+    /// the settings allow fewer.
+    pub(crate) fn serving(self, calls: u32) -> Result<Self, Failure> {
         match self {
-            Self::Postgres(server) => Self::Postgres(server.serving(calls)),
+            Self::Postgres(server) => server.serving(calls).map(Self::Postgres),
             // A file has one connection that writes, whoever asks.
-            file @ Self::Sqlite(_) => file,
+            file @ Self::Sqlite(_) => Ok(file),
         }
     }
 

@@ -74,8 +74,9 @@ impl Options {
         }
     }
 
-    /// How many calls the connections serve at once.
-    pub(crate) fn calls_max(&self) -> u32 {
+    /// How many calls a store that is connected so serves at once. A worker that makes more is refused by the
+    /// runtime.
+    pub fn calls_max(&self) -> u32 {
         let pools = 1 + usize::from(self.system_login.is_some());
         let telling = match self.wakeup {
             // By the connection that listens.

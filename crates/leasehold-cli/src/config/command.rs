@@ -91,9 +91,13 @@ fn check(flags: &WorkerFlags, common: &Common, screen: &Screen) -> Result<Answer
             .remedy("give the file's path with --config; docs/configuration.md describes it"));
     };
     let file = file.display().to_string();
-    if let Err(failure) = Database::of(&config) {
-        let complaint = Complaint::of(&failure);
-        problems.push(Problem::at(&config.database.origin, &file, complaint));
+    let opened = Database::of(&config).map_err(|failure| (&config.database.origin, failure));
+    let served = opened.and_then(|database| {
+        let served = database.serving(config.calls_at_once());
+        served.map_err(|failure| (&config.postgres.connections.origin, failure))
+    });
+    if let Err((origin, failure)) = served {
+        problems.push(Problem::at(origin, &file, Complaint::of(&failure)));
     }
     if !problems.is_empty() {
         return Err(problem::refusal(problems));

@@ -305,15 +305,9 @@ impl<'a> Entry<'a> {
 
     /// One of a few words.
     pub(super) fn choice<T: Copy>(&self, words: &[(&str, T)]) -> Option<T> {
-        let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-        let text = self.text(names.first().copied().unwrap_or_default())?;
-        let found = words.iter().find(|(word, _)| *word == text);
-        self.accept(found.map(|(_, value)| *value).ok_or_else(|| {
-            Complaint::new(
-                format!("{} = {text:?} is not a choice", self.path),
-                format!("choose one of {}", names.join(", ")),
-            )
-        }))
+        let example = words.first().map_or("", |(word, _)| word);
+        let text = self.text(example)?;
+        self.accept(choose(&self.path, text, words))
     }
 
     fn mistyped(&self, needed: &str, remedy: impl Into<String>) -> Complaint {
@@ -329,6 +323,18 @@ impl<'a> Entry<'a> {
         let what = format!("{} is {found}, and {needed} is needed", self.path);
         Complaint::new(what, remedy)
     }
+}
+
+/// The choice that the text is, which was given for the key.
+pub(super) fn choose<T: Copy>(key: &str, text: &str, words: &[(&str, T)]) -> Result<T, Complaint> {
+    let found = words.iter().find(|(word, _)| *word == text);
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        Complaint::new(
+            format!("{key} = {text:?} is not a choice"),
+            format!("choose one of {}", names.join(", ")),
+        )
+    })
 }
 
 /// The path of a key, quoted where TOML would not take it bare.

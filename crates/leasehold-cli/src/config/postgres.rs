@@ -1,18 +1,24 @@
-//! The section `[postgres]`: the schema, the logins, and the databases of roles that have one apart.
+//! The section `[postgres]`: the schema, how it is connected, the logins, and the databases of roles that have
+//! one apart.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches};
-use leasehold_postgres::{Options, Role};
+use leasehold_postgres::{Options, Role, Wakeup};
 
-use super::page::Table;
+use super::page::{Table, choose};
+use super::problem::{Complaint, Problem};
 use super::{Origin, Setting};
 
 /// What a server is told about beside its URL.
 #[derive(Clone)]
 pub(crate) struct PostgresConfig {
     pub(crate) schema: Setting<String>,
+    /// Of every database of the queue, as is how many connections each login may have.
+    pub(crate) wakeup: Setting<Wakeup>,
+    pub(crate) connections: Setting<Option<u32>>,
     /// Of the database that `database` names.
     pub(crate) logins: Logins,
     pub(crate) core: RoleConfig,
@@ -38,6 +44,8 @@ impl Default for PostgresConfig {
     fn default() -> Self {
         Self {
             schema: Setting::of(Options::SCHEMA.to_owned()),
+            wakeup: Setting::of(Wakeup::default()),
+            connections: Setting::default(),
             logins: Logins::default(),
             core: RoleConfig::default(),
             activity: RoleConfig::default(),
@@ -85,10 +93,27 @@ const FIELDS: &[Field] = fields! {
         queue.logins.migration;
 };
 
-/// The one that is no URL.
+/// Those that are no URLs.
 const SCHEMA: &str = "schema";
-const SCHEMA_FLAG: &str = "postgres-schema";
-const SCHEMA_VARIABLE: &str = "LEASEHOLD_POSTGRES_SCHEMA";
+const WAKEUP: &str = "wakeup";
+const CONNECTIONS: &str = "connections";
+
+/// Key, flag and variable of each of them.
+const WORDS: [(&str, &str, &str); 3] = [
+    (SCHEMA, "postgres-schema", "LEASEHOLD_POSTGRES_SCHEMA"),
+    (WAKEUP, "postgres-wakeup", "LEASEHOLD_POSTGRES_WAKEUP"),
+    (
+        CONNECTIONS,
+        "postgres-connections",
+        "LEASEHOLD_POSTGRES_CONNECTIONS",
+    ),
+];
+
+/// The words for the ways to learn of work.
+pub(super) const WAKEUPS: &[(&str, Wakeup)] = &[("listen", Wakeup::Listen), ("poll", Wakeup::Poll)];
+
+/// A store takes no fewer, and no server serves more to one process.
+const CONNECTIONS_ALLOWED: RangeInclusive<u32> = 2..=10_000;
 
 /// What the flags and the environment say of the section. Every command that opens a database takes these;
 /// its help does not list them, since they stand in the environment or the file, where passwords may.
@@ -131,7 +156,7 @@ impl clap::Args for PostgresFlags {
             Arg::new(flag)
                 .long(flag)
                 .env(variable)
-                .value_name(if flag == SCHEMA_FLAG { "NAME" } else { "URL" })
+                .value_name(value_name(flag))
                 .global(true)
                 .hide(true)
         }))
@@ -147,7 +172,17 @@ fn names() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
     let urls = FIELDS
         .iter()
         .map(|field| (field.key, field.flag, field.variable));
-    std::iter::once((SCHEMA, SCHEMA_FLAG, SCHEMA_VARIABLE)).chain(urls)
+    WORDS.into_iter().chain(urls)
+}
+
+fn value_name(flag: &str) -> &'static str {
+    let word = WORDS.iter().find(|(_, word, _)| *word == flag);
+    match word.map(|(key, _, _)| *key) {
+        Some(SCHEMA) => "NAME",
+        Some(WAKEUP) => "WORD",
+        Some(_) => "N",
+        None => "URL",
+    }
 }
 
 /// The keys of the section, with those of its tables.
@@ -159,21 +194,48 @@ pub(super) fn keys() -> impl Iterator<Item = &'static str> {
 impl PostgresConfig {
     /// Reads the section, and then what stands over it. Whether a URL can be read is found out where it is
     /// opened.
-    pub(super) fn read(section: Option<&Table<'_>>, flags: &PostgresFlags) -> Self {
+    pub(super) fn read(
+        section: Option<&Table<'_>>,
+        flags: &PostgresFlags,
+        file: &str,
+        problems: &mut Vec<Problem>,
+    ) -> Self {
         let mut config = Self::default();
         if let Some(section) = section {
             config.read_section(section);
         }
         for (key, text, origin) in &flags.0 {
-            let (value, origin) = (text.clone(), origin.clone());
-            if *key == SCHEMA {
-                config.schema = Setting { value, origin };
-            } else if let Some(field) = FIELDS.iter().find(|field| field.key == *key) {
-                let value = Some(value);
-                *(field.slot)(&mut config) = Setting { value, origin };
+            if let Err(complaint) = config.read_text(key, text, origin) {
+                problems.push(Problem::at(origin, file, complaint));
             }
         }
         config
+    }
+
+    /// Takes what a flag or a variable says.
+    fn read_text(&mut self, key: &str, text: &str, origin: &Origin) -> Result<(), Complaint> {
+        let origin = origin.clone();
+        match key {
+            SCHEMA => {
+                let value = text.to_owned();
+                self.schema = Setting { value, origin };
+            }
+            WAKEUP => {
+                let value = choose("postgres.wakeup", text.trim(), WAKEUPS)?;
+                self.wakeup = Setting { value, origin };
+            }
+            CONNECTIONS => {
+                let value = connections(text.trim())?;
+                self.connections = Setting { value, origin };
+            }
+            _ => {
+                if let Some(field) = FIELDS.iter().find(|field| field.key == key) {
+                    let value = Some(text.to_owned());
+                    *(field.slot)(self) = Setting { value, origin };
+                }
+            }
+        }
+        Ok(())
     }
 
     fn read_section(&mut self, section: &Table<'_>) {
@@ -184,6 +246,10 @@ impl PostgresConfig {
         section.allow(&[&own[..], &roles].concat(), |_| None);
         section.read(SCHEMA, &mut self.schema, |entry| {
             entry.text(Options::SCHEMA).map(str::to_owned)
+        });
+        section.read(WAKEUP, &mut self.wakeup, |entry| entry.choice(WAKEUPS));
+        section.read(CONNECTIONS, &mut self.connections, |entry| {
+            entry.whole(CONNECTIONS_ALLOWED).map(Some)
         });
         self.read_urls(section, "");
         for role in roles {
@@ -225,4 +291,20 @@ impl PostgresConfig {
             Role::Queue => &self.queue,
         }
     }
+}
+
+/// How many connections a flag or a variable allows; `none` takes back what the file says.
+fn connections(text: &str) -> Result<Option<u32>, Complaint> {
+    if text == "none" {
+        return Ok(None);
+    }
+    let number = text.parse::<u32>().ok();
+    let fits = number.filter(|number| CONNECTIONS_ALLOWED.contains(number));
+    fits.map(Some).ok_or_else(|| {
+        let (low, high) = CONNECTIONS_ALLOWED.into_inner();
+        Complaint::new(
+            format!("postgres.connections = {text:?} is no whole number, or out of range"),
+            format!("give a number from {low} to {high}, or none"),
+        )
+    })
 }

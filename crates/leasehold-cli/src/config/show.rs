@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::kinds::{KindConfig, LEVELS, REQUESTS, RESULTS};
 use super::page::join;
+use super::postgres::WAKEUPS;
 use super::{Config, Origin, Setting, units};
 use crate::database;
 
@@ -28,6 +29,14 @@ pub(super) fn lines(config: &Config) -> Vec<Line<'_>> {
         "postgres.schema".to_owned(),
         &postgres.schema,
         |name| name.as_str().into(),
+    ));
+    lines.push(line("postgres.wakeup".to_owned(), &postgres.wakeup, |it| {
+        word(WAKEUPS, it)
+    }));
+    lines.push(line(
+        "postgres.connections".to_owned(),
+        &postgres.connections,
+        |count| (*count).into(),
     ));
     for (key, url) in postgres.urls() {
         lines.push(line(key, url, |url| {

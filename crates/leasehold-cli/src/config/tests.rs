@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args as _, FromArgMatches as _};
 use leasehold::NewItem;
 use leasehold_fence::protocol::{Channel, Level, RegisteredError, ResultRule};
+use leasehold_postgres::Wakeup;
 
 use super::*;
 
@@ -13,7 +14,7 @@ mod documented;
 mod refusals;
 
 /// The settings of a file with this text, with what a command line says over it.
-fn read(text: &str, flags: &[&str]) -> Result<Config, Vec<String>> {
+pub(crate) fn read(text: &str, flags: &[&str]) -> Result<Config, Vec<String>> {
     read_at("leasehold.toml", text, flags)
 }
 
@@ -80,6 +81,8 @@ stderr_bytes_max = "64KiB"
 no_new_privileges = true
 [postgres]
 schema = "jobs"
+wakeup = "poll"
+connections = 40
 system_login = "postgres://system@db/app"
 migration_login = "postgres://owner@db/app"
 core = { database = "postgres://c", system_login = "postgres://cs", migration_login = "postgres://cm" }
@@ -144,6 +147,33 @@ fn what_stands_over_a_url_of_the_file_comes_first() {
     assert_eq!(queue.database.origin, Origin::Flag { name });
     let core = postgres.of(leasehold_postgres::Role::Core);
     assert_eq!(core.database.value.as_deref(), Some("postgres://c"));
+}
+
+#[test]
+fn flags_say_how_a_server_is_connected_over_the_file() {
+    let postgres = |flags: &[&str]| read(WHOLE, flags).expect("settings").postgres;
+    let of_file = postgres(&[]);
+    assert_eq!(of_file.wakeup.value, Wakeup::Poll);
+    assert_eq!(of_file.connections.value, Some(40));
+    let over = postgres(&["--postgres-wakeup=listen", "--postgres-connections=12"]);
+    assert_eq!(over.wakeup.value, Wakeup::Listen);
+    let name = "postgres-wakeup";
+    assert_eq!(over.wakeup.origin, Origin::Flag { name });
+    assert_eq!(over.connections.value, Some(12));
+    let none = postgres(&["--postgres-connections=none"]);
+    assert_eq!(none.connections.value, None);
+    let name = "postgres-connections";
+    assert_eq!(none.connections.origin, Origin::Flag { name });
+
+    let wrong = ["--postgres-wakeup=notify", "--postgres-connections=1"];
+    assert_eq!(
+        read(WHOLE, &wrong).err().expect("problems"),
+        [
+            "--postgres-wakeup: postgres.wakeup = \"notify\" is not a choice; choose one of listen, poll",
+            "--postgres-connections: postgres.connections = \"1\" is no whole number, or out of range; \
+             give a number from 2 to 10000, or none",
+        ]
+    );
 }
 
 #[test]

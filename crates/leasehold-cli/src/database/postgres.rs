@@ -8,7 +8,7 @@ use leasehold::SystemClock;
 use leasehold::core::Clock as _;
 use leasehold::core::{StoreError, Stores};
 use leasehold_postgres::{
-    ConnectError, Examination, FenceView, Logins, MadeLogin, Options, PostgresStore, Role,
+    ConnectError, Examination, FenceView, Logins, MadeLogin, Options, PostgresStore, Role, Wakeup,
 };
 
 use super::{CREATION_PATIENCE, Step, TO_CREATE};
@@ -32,6 +32,9 @@ pub(crate) struct Place {
     shown: String,
     /// How many each of its pools may have.
     connections: usize,
+    /// Whether the settings say so, and nothing else counts.
+    is_bounded: bool,
+    wakeup: Wakeup,
     schema: String,
     roles: Vec<Role>,
     /// The URLs of the logins that have one of their own.
@@ -95,6 +98,11 @@ impl Postgres {
         places.retain(|place| !place.roles.is_empty());
         for place in &mut places {
             place.schema.clone_from(&config.schema.value);
+            place.wakeup = config.wakeup.value;
+            if let Some(bound) = config.connections.value {
+                place.connections = usize::try_from(bound).unwrap_or(usize::MAX);
+                place.is_bounded = true;
+            }
             for url in place.system.iter().chain(&place.migration) {
                 Place::parse(url)?;
             }
@@ -102,15 +110,25 @@ impl Postgres {
         Ok(Self { places })
     }
 
-    /// The same, for workers that make so many calls at once. Any of them may be to any of the databases.
-    pub(super) fn serving(mut self, calls: u32) -> Self {
-        let calls = usize::try_from(calls).unwrap_or(usize::MAX);
+    /// The same, for workers that make so many calls at once. Any of them may be to any of the databases, but
+    /// most are to the one of their items: with too few connections there they would lose their leases.
+    pub(super) fn serving(mut self, calls: u32) -> Result<Self, Failure> {
+        let wanted = usize::try_from(calls).unwrap_or(usize::MAX);
         for place in &mut self.places {
-            place.connections = calls
-                .saturating_add(CONNECTIONS_BESIDE)
-                .max(place.connections);
+            if !place.is_bounded {
+                place.connections = wanted
+                    .saturating_add(CONNECTIONS_BESIDE)
+                    .max(place.connections);
+            }
         }
-        self
+        let of_items = self
+            .places
+            .iter()
+            .find(|one| one.roles.contains(&Role::Queue));
+        match of_items.and_then(|place| place.too_few(calls)) {
+            Some(failure) => Err(failure),
+            None => Ok(self),
+        }
     }
 
     /// The same with the tables in that schema.
@@ -273,6 +291,8 @@ impl Place {
             shown: format!("{scheme}://{user}{at}{place}"),
             address: url.to_owned(),
             connections: Options::CONNECTIONS,
+            is_bounded: false,
+            wakeup: Wakeup::default(),
             schema: Options::SCHEMA.to_owned(),
             roles: Role::ALL.to_vec(),
             system: None,
@@ -290,8 +310,51 @@ impl Place {
     fn options(&self) -> Options {
         Options::default()
             .with_connections(self.connections)
+            .with_wakeup(self.wakeup)
             .with_schema(&self.schema)
             .with_roles(&self.roles)
+    }
+
+    /// How those who work connect; who migrates has no part in it.
+    fn working(&self) -> Options {
+        let options = self.options().without_migrating();
+        match &self.system {
+            Some(system) => options.with_system_login(system),
+            None => options,
+        }
+    }
+
+    /// Why its connections are too few for so many calls at once, if they are.
+    fn too_few(&self, calls: u32) -> Option<Failure> {
+        let serves = self.working().calls_max();
+        if serves >= calls {
+            return None;
+        }
+        let is_enough = |count: &usize| {
+            let options = self.working().with_connections(*count);
+            options.calls_max() >= calls
+        };
+        // One for each call, and one for telling others, are enough in any case.
+        let most = usize::try_from(calls).map_or(usize::MAX, |calls| calls.saturating_add(1));
+        let enough = (self.connections..most).find(is_enough).unwrap_or(most);
+        let why = format!(
+            "its workers make {calls} calls to the database at once, for which there are {serves} connections"
+        );
+        let remedy = format!(
+            "set postgres.connections = {enough} or more, or leave it out; fewer lanes with a capacity of \
+             their own take fewer, and so does worker.capacity = 1"
+        );
+        let what = format!("postgres.connections = {} is too few", self.connections);
+        Some(Failure::usage(what).because(why).remedy(remedy))
+    }
+
+    /// How many connections a process has to it at most: those of its pools, and the one that listens.
+    pub(crate) fn connections_max(&self) -> usize {
+        let pools = 1 + usize::from(self.system.is_some());
+        let listener = usize::from(self.wakeup == Wakeup::Listen);
+        self.connections
+            .saturating_mul(pools)
+            .saturating_add(listener)
     }
 
     /// Whose rights migrations take.
@@ -352,13 +415,9 @@ impl Place {
         self.look(script).await
     }
 
-    /// By the logins that work; who migrates has no part in it.
+    /// By the logins that work.
     async fn connect(&self) -> Result<Arc<PostgresStore>, ConnectError> {
-        let mut options = self.options().without_migrating();
-        if let Some(system) = &self.system {
-            options = options.with_system_login(system);
-        }
-        leasehold_postgres::connect(&self.address, options).await
+        leasehold_postgres::connect(&self.address, self.working()).await
     }
 
     async fn version(&self) -> Result<i32, Failure> {
@@ -508,6 +567,3 @@ const STEP_PATIENCE: Duration = Duration::from_millis(500);
 
 /// For what people look at while all workers are at it.
 const CONNECTIONS_BESIDE: usize = 2;
-
-/// How many connections a process takes: those of its pool, and the one that listens.
-pub(crate) const CONNECTIONS: usize = Options::CONNECTIONS + 1;

@@ -1,6 +1,7 @@
 //! What a database URL may say.
 
 use super::*;
+use crate::config::tests::read as settings;
 use crate::failure::Exit;
 
 fn path_of(url: &str) -> String {
@@ -161,14 +162,74 @@ fn a_url_is_shown_without_what_may_be_a_password() {
 
 #[test]
 fn a_server_is_given_as_many_connections_as_its_workers_need() {
-    let connections = |calls| match Database::parse("postgres://db/queue")
-        .unwrap()
-        .serving(calls)
-    {
+    let database = Database::parse("postgres://db/queue").unwrap();
+    let connections = |calls| match database.clone().serving(calls).unwrap() {
         Database::Postgres(server) => server.connections(),
         Database::Sqlite(file) => panic!("{file:?} is a file"),
     };
     // What one worker needs, and people.
     assert_eq!(connections(6), 8);
     assert_eq!(connections(18), 20);
+}
+
+/// What the settings of a worker for that many lanes of their own come to, on a server.
+fn told_of(section: &str, lanes: usize) -> Result<Database, Failure> {
+    let lanes = (0..lanes).map(|lane| format!("[lanes.own-{lane}]\ncapacity = 8\n"));
+    let lanes = lanes.collect::<Vec<_>>().concat();
+    let text = format!(
+        "database = \"postgres://db/queue\"\n[postgres]\n{section}\n{lanes}[kinds.SEND]\ncommand = [\"send\"]\n"
+    );
+    let config = settings(&text, &[]).unwrap_or_else(|problems| panic!("{problems:?}"));
+    Database::of(&config)?.serving(config.calls_at_once())
+}
+
+#[test]
+fn connections_that_the_settings_allow_are_enough_or_refused() {
+    for (section, lanes, is_enough) in [
+        ("connections = 6", 0, true),
+        ("connections = 5", 0, false),
+        // The one that would listen is not there to tell others.
+        ("connections = 6\nwakeup = \"poll\"", 0, false),
+        ("connections = 7\nwakeup = \"poll\"", 0, true),
+        // Each worker of a lane takes as many again.
+        ("connections = 17", 2, false),
+        ("connections = 18", 2, true),
+        // Two logins have a pool each.
+        (
+            "connections = 3\nsystem_login = \"postgres://s@db/queue\"",
+            0,
+            true,
+        ),
+        (
+            "connections = 2\nsystem_login = \"postgres://s@db/queue\"",
+            0,
+            false,
+        ),
+    ] {
+        assert_eq!(told_of(section, lanes).is_ok(), is_enough, "{section}");
+    }
+    let failure = told_of("connections = 4", 1).expect_err("too few");
+    assert_eq!(failure.exit(), Exit::Usage);
+    assert_eq!(failure.what(), "postgres.connections = 4 is too few");
+    assert!(failure.why().is_some_and(|why| why.contains("12 calls")));
+    let remedy = failure.how().expect("a remedy");
+    assert!(remedy.contains("postgres.connections = 12"), "{remedy}");
+    assert!(remedy.contains("worker.capacity"), "{remedy}");
+}
+
+#[test]
+fn the_settings_reach_every_database_of_the_queue() {
+    let section = "connections = 9\nwakeup = \"poll\"\nqueue.database = \"postgres://other/queue\"\n\
+                   queue.system_login = \"postgres://s@other/queue\"";
+    let Ok(Database::Postgres(server)) = told_of(section, 0) else {
+        panic!("nothing is wrong with it");
+    };
+    let taken: Vec<usize> = server.places().iter().map(Place::connections_max).collect();
+    assert_eq!(taken, [9, 18], "nothing listens");
+    let listening = section.replace("poll", "listen");
+    let Ok(Database::Postgres(server)) = told_of(&listening, 0) else {
+        panic!("nothing is wrong with it");
+    };
+    let taken: Vec<usize> = server.places().iter().map(Place::connections_max).collect();
+    assert_eq!(taken, [10, 19]);
 }

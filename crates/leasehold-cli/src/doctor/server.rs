@@ -11,7 +11,7 @@ use leasehold_postgres::{Examination, VERSION_MIN};
 use super::finding::Finding;
 use super::storage::{DATABASE, judge_schema, missing, of_failure};
 use crate::block_on;
-use crate::database::{CONNECTIONS, Place, Postgres, Verdict};
+use crate::database::{Place, Postgres, Verdict};
 
 /// Of every database that the queue has.
 pub(super) fn findings(server: &Postgres) -> Vec<Finding> {
@@ -38,7 +38,7 @@ fn of_place(place: &Place) -> Vec<Finding> {
         judge_version(&seen),
         judge_writable(&seen),
         judge_durability(&seen),
-        judge_connections(&seen),
+        judge_connections(&seen, place.connections_max()),
         judge_clock(seen.now, before, after),
     ];
     if !is_missing {
@@ -113,12 +113,14 @@ fn judge_durability(seen: &Examination) -> Finding {
     )
 }
 
-fn judge_connections(seen: &Examination) -> Finding {
+/// `needed` is what one process takes at most.
+fn judge_connections(seen: &Examination, needed: usize) -> Finding {
     const CHECK: &str = "connections";
     let (max, in_use) = (seen.connections_max, seen.connections);
-    let needed = i64::try_from(CONNECTIONS).unwrap_or(i64::MAX);
+    let needed = i64::try_from(needed).unwrap_or(i64::MAX);
     let told = format!("at most {max} connections, of which {in_use} are in use");
-    let fix = "raise max_connections of the server, or put a pooler before it";
+    let fix = "raise max_connections of the server, or put a pooler before it; one in transaction mode needs \
+               postgres.wakeup = \"poll\"";
     let what = format!("{told}; a worker's process takes up to {needed}");
     if max < needed {
         Finding::error(CHECK, what, fix)

@@ -39,7 +39,8 @@ pub(super) fn database(case: &Case) -> Vec<Finding> {
     let Ok(config) = &case.config else {
         return Vec::new();
     };
-    let database = match Database::of(config) {
+    let database = Database::of(config);
+    let database = match database.and_then(|one| one.serving(config.calls_at_once())) {
         Ok(database) => database,
         Err(failure) => return vec![of_failure(DATABASE, &failure)],
     };

@@ -66,8 +66,7 @@ impl Crew {
         }
         let executor = Arc::new(executor(&config.kinds, fence)?);
         let settings = config.workers();
-        let calls = settings.iter().map(WorkerSettings::calls_at_once).sum();
-        let database = Database::of(config)?.serving(calls);
+        let database = Database::of(config)?.serving(config.calls_at_once())?;
         let queue = database.open_or_create().await?;
         look_at_fences(&database).await?;
         let stores = queue.stores().clone();

@@ -222,6 +222,52 @@ fn flag_then_environment_then_file_then_default() {
 }
 
 #[test]
+fn how_a_server_is_connected_is_a_setting() {
+    let place = Place::new();
+    let write = |postgres: &str| {
+        let text = format!(
+            "database = \"postgres://ann@db/queue\"\n[postgres]\n{postgres}\n\
+             [kinds.SEND]\ncommand = [\"true\"]\n[lanes.mail]\ncapacity = 1\n"
+        );
+        place.file("leasehold.toml", text);
+    };
+    write("wakeup = \"poll\"\nconnections = 12");
+    let ended = place.run(&["config", "check"]);
+    assert_eq!(ended.code, 0, "{}", ended.talk);
+    let variables = [
+        ("LEASEHOLD_POSTGRES_WAKEUP", "listen"),
+        ("LEASEHOLD_POSTGRES_CONNECTIONS", ""),
+    ];
+    let shown = run_with(&place, &["config", "show", "--origin"], &variables).out;
+    for line in [
+        "postgres.wakeup = \"listen\"   # LEASEHOLD_POSTGRES_WAKEUP",
+        "postgres.connections = 12   # leasehold.toml:4",
+    ] {
+        assert!(shown.lines().any(|shown| shown == line), "{line}: {shown}");
+    }
+    let wrong = [("LEASEHOLD_POSTGRES_CONNECTIONS", "many")];
+    let refused = run_with(&place, &["config", "check"], &wrong);
+    assert_eq!(refused.code, 2, "{}", refused.out);
+    let told =
+        "  LEASEHOLD_POSTGRES_CONNECTIONS: postgres.connections = \"many\" is no whole number";
+    assert!(refused.talk.contains(told), "{}", refused.talk);
+
+    write("wakeup = \"push\"");
+    let refused = place.run(&["config", "check"]);
+    assert_eq!(refused.code, 2, "{}", refused.out);
+    let told = "  leasehold.toml:3: postgres.wakeup = \"push\" is not a choice";
+    assert!(refused.talk.contains(told), "{}", refused.talk);
+
+    // Enough for one worker, and the lane has another.
+    write("connections = 10");
+    let refused = place.run(&["config", "check"]);
+    assert_eq!(refused.code, 2, "{}", refused.out);
+    let told =
+        "  leasehold.toml:3: postgres.connections = 10 is too few: its workers make 11 calls";
+    assert!(refused.talk.contains(told), "{}", refused.talk);
+}
+
+#[test]
 fn what_is_shown_is_a_file_that_says_the_same() {
     let place = place();
     let shown = place.run(&["config", "show"]).out;

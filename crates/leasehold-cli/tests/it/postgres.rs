@@ -278,6 +278,61 @@ fn run_does_what_is_due_and_a_dead_letter_can_be_retried() {
 }
 
 #[test]
+fn run_without_listening_does_what_is_due_in_every_database_of_the_queue() {
+    /// What a store says once, when a worker would listen.
+    const SAYS: &str = "not listening for work of other processes";
+    let Some(ground) = Ground::with(&format!("{QUICK}[postgres]\nwakeup = \"poll\"\n")) else {
+        return;
+    };
+    let id = ground.enqueue(&["SEND"]);
+    let work = ["run", "--until-empty", "SEND", "--", "echo", "{}"];
+    let ran = ground.run(&work);
+    assert_eq!(ran.code, 0, "{}", ran.talk);
+    assert!(ran.talk.contains(": 1 done"), "{}", ran.talk);
+    assert!(ran.talk.contains(SAYS), "{}", ran.talk);
+    assert_eq!(item(&ground, &id)["status"], "done");
+
+    // The items in a database of their own are those that would be listened for.
+    let Some(apart) = Ground::new() else { return };
+    let with = |wakeup: &str, command: &[&str]| {
+        let mut command = ground.command(command);
+        command.env("LEASEHOLD_QUEUE_DATABASE", apart.url());
+        command.env("LEASEHOLD_POSTGRES_WAKEUP", wakeup);
+        let ended = ended(&command.output().expect("the command"));
+        assert_eq!(ended.code, 0, "{}", ended.talk);
+        ended
+    };
+    for wakeup in ["poll", "listen"] {
+        with(wakeup, &["enqueue", "SEND"]);
+        let ran = with(wakeup, &work);
+        assert!(ran.talk.contains(": 1 done"), "{}", ran.talk);
+        assert_eq!(ran.talk.contains(SAYS), wakeup == "poll", "{}", ran.talk);
+    }
+}
+
+#[test]
+fn connections_that_are_too_few_for_the_workers_are_refused_before_anything_is_made() {
+    let Some(ground) = Ground::with("[postgres]\nconnections = 5\n") else {
+        return;
+    };
+    let work = ["run", "--until-empty", "SEND", "--", "echo", "{}"];
+    let talk = ground.refused(2, &work);
+    assert!(
+        talk.contains("postgres.connections = 5 is too few"),
+        "{talk}"
+    );
+    assert!(talk.contains("worker.capacity"), "{talk}");
+    assert_eq!(ground.count_of(HAS_SCHEMA), 0);
+    // Whoever runs no worker needs fewer.
+    ground.enqueue(&["SEND"]);
+    let mut command = ground.command(&work);
+    command.env("LEASEHOLD_POSTGRES_CONNECTIONS", "6");
+    let ended = ended(&command.output().expect("the command"));
+    assert_eq!(ended.code, 0, "{}", ended.talk);
+    assert!(ended.talk.contains(": 1 done"), "{}", ended.talk);
+}
+
+#[test]
 fn a_command_to_paste_has_a_place_for_the_password_and_not_the_password() {
     let Some(ground) = Ground::new() else { return };
     let id = ground.enqueue(&["SEND", "--max-attempts", "1"]);

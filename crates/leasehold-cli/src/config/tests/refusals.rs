@@ -224,6 +224,36 @@ fn a_value_of_the_wrong_type() {
 }
 
 #[test]
+fn a_way_to_connect_that_is_none() {
+    check(&[
+        (
+            "[postgres]\nwakeup = \"notify\"",
+            2,
+            "postgres.wakeup = \"notify\" is not a choice",
+            "choose one of listen, poll",
+        ),
+        (
+            "[postgres]\nwakeup = false",
+            2,
+            "postgres.wakeup is true or false, and a text is needed",
+            "wakeup = \"listen\"",
+        ),
+        (
+            "[postgres]\n\nconnections = 1",
+            3,
+            "postgres.connections = 1 is out of range",
+            "give a number from 2 to 10000",
+        ),
+        (
+            "[postgres]\nconnections = \"8\"",
+            2,
+            "postgres.connections is text, and a whole number is needed",
+            "without quotes",
+        ),
+    ]);
+}
+
+#[test]
 fn a_value_out_of_range() {
     check(&[
         (

@@ -22,7 +22,7 @@ fn a_good_server_is_found_good() {
         judge_version,
         judge_writable,
         judge_durability,
-        judge_connections,
+        |seen: &Examination| judge_connections(seen, 9),
     ] {
         let found = judge(&good());
         assert_eq!(found.level, Level::Ok, "{found:?}");
@@ -73,7 +73,7 @@ fn connections_must_be_enough_and_should_be_free() {
             connections,
             ..good()
         };
-        judge_connections(&seen).level
+        judge_connections(&seen, 9).level
     };
     assert_eq!(judged(8, 0), Level::Error);
     assert_eq!(judged(9, 0), Level::Ok);
