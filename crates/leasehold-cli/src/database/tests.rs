@@ -219,17 +219,17 @@ fn connections_that_the_settings_allow_are_enough_or_refused() {
 
 #[test]
 fn the_settings_reach_every_database_of_the_queue() {
-    let section = "connections = 9\nwakeup = \"poll\"\nqueue.database = \"postgres://other/queue\"\n\
+    let section = "connections = 7\nwakeup = \"poll\"\nqueue.database = \"postgres://other/queue\"\n\
                    queue.system_login = \"postgres://s@other/queue\"";
     let Ok(Database::Postgres(server)) = told_of(section, 0) else {
         panic!("nothing is wrong with it");
     };
     let taken: Vec<usize> = server.places().iter().map(Place::connections_max).collect();
-    assert_eq!(taken, [9, 18], "nothing listens");
+    assert_eq!(taken, [7, 14], "nothing listens");
     let listening = section.replace("poll", "listen");
     let Ok(Database::Postgres(server)) = told_of(&listening, 0) else {
         panic!("nothing is wrong with it");
     };
     let taken: Vec<usize> = server.places().iter().map(Place::connections_max).collect();
-    assert_eq!(taken, [10, 19]);
+    assert_eq!(taken, [8, 15]);
 }
