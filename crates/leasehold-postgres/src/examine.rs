@@ -49,7 +49,7 @@ pub async fn examine(address: &str) -> Result<Examination, ConnectError> {
         // What broke it is told to whoever uses the client.
         let _ = connection.await;
     });
-    let row = client.query_one(LOOK, &[]).await;
+    let row = client.query_typed_one(LOOK, &[]).await;
     drop(client);
     carried.abort();
     let row = row.map_err(unusable)?;

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use tokio_postgres::Transaction;
+use tokio_postgres::types::{ToSql, Type};
 use uuid::Uuid;
 
 use super::{Recorded, lock, owns, quoted, raise, unusable};
@@ -195,7 +196,9 @@ async fn ensure(
             pg_has_role(r.oid, n.nspowner, 'usage')
         from pg_roles r, pg_namespace n
         where r.rolname = $1 and n.nspname = $2";
-    let found = transaction.query_opt(text, &[&name, &schema.name()]).await;
+    let found = transaction
+        .query_typed_opt(text, &[(&name, Type::NAME), (&schema.name(), Type::NAME)])
+        .await;
     let found = found.map_err(unusable)?;
     if let Some(found) = &found {
         let (passes, may_connect, owns) = (found.get(0), found.get(1), found.get(2));
@@ -278,7 +281,9 @@ async fn let_in(transaction: &Transaction<'_>, name: &str) -> Result<(), Connect
     let text = "
         select current_database()::text,
             has_database_privilege($1, current_database()::text, 'connect')";
-    let row = transaction.query_one(text, &[&name]).await;
+    let row = transaction
+        .query_typed_one(text, &[(&name, Type::NAME)])
+        .await;
     let row = row.map_err(unusable)?;
     let (database, may): (String, bool) = (row.get(0), row.get(1));
     if may {
@@ -295,7 +300,9 @@ async fn let_in(transaction: &Transaction<'_>, name: &str) -> Result<(), Connect
 /// To hand something over to a login, one has to be a member of it.
 async fn join(transaction: &Transaction<'_>, name: &str) -> Result<(), ConnectError> {
     let text = "select current_user::text, pg_has_role(current_user, $1, 'usage')";
-    let row = transaction.query_one(text, &[&name]).await;
+    let row = transaction
+        .query_typed_one(text, &[(&name, Type::NAME)])
+        .await;
     let row = row.map_err(unusable)?;
     let (own, is_member): (String, bool) = (row.get(0), row.get(1));
     if is_member {
@@ -319,7 +326,9 @@ async fn record(
          on conflict (purpose) do update set login = excluded.login, fence = null",
     );
     for (purpose, login) in logins {
-        let noted = transaction.execute(&text, &[&purpose.name(), login]).await;
+        let params: [(&(dyn ToSql + Sync), Type); 2] =
+            [(&purpose.name(), Type::TEXT), (login, Type::TEXT)];
+        let noted = transaction.query_typed(&text, &params).await;
         noted.map_err(unusable)?;
     }
     Ok(())

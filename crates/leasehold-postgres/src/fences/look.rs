@@ -1,6 +1,7 @@
 //! Looking whether the fence is up, and whether a login is held by it.
 
 use tokio_postgres::GenericClient;
+use tokio_postgres::types::{ToSql, Type};
 
 use super::{recorded, unusable};
 use crate::error::ConnectError;
@@ -53,7 +54,9 @@ async fn look(client: &impl GenericClient, schema: &Schema) -> Result<FenceView,
         select current_user::text, r.rolsuper or r.rolbypassrls, pg_has_role(n.nspowner, 'usage')
         from pg_roles r, pg_namespace n
         where r.rolname = current_user and n.nspname = $1";
-    let row = client.query_one(text, &[&schema.name()]).await;
+    let row = client
+        .query_typed_one(text, &[(&schema.name(), Type::NAME)])
+        .await;
     let row = row.map_err(unusable)?;
     let login: String = row.get(0);
     let fenced: Vec<&str> = TABLES
@@ -66,7 +69,9 @@ async fn look(client: &impl GenericClient, schema: &Schema) -> Result<FenceView,
         where relnamespace = $1::text::regnamespace and relname::text = any ($2::text[])
             and not (relrowsecurity and relforcerowsecurity)
         order by relname";
-    let open = client.query(text, &[&schema.name(), &fenced]).await;
+    let params: [(&(dyn ToSql + Sync), Type); 2] =
+        [(&schema.name(), Type::TEXT), (&fenced, Type::TEXT_ARRAY)];
+    let open = client.query_typed(text, &params).await;
     let purpose = logins.iter().find(|(_, known)| *known == login);
     Ok(FenceView {
         is_raised: !logins.is_empty(),
