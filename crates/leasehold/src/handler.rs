@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold_core::store::work::Claimed;
 use leasehold_core::{
     Failure, FailureCode, JsonObject, OpContext, Outcome, Progress, ShortText, WorkItem,
 };
@@ -52,7 +53,7 @@ pub struct Run {
 
 struct Inner {
     context: OpContext,
-    item: WorkItem,
+    claimed: Arc<Claimed>,
     cancel: CancellationToken,
     /// `None` in a handler's own tests.
     place: Option<Place>,
@@ -61,14 +62,14 @@ struct Inner {
 impl Run {
     pub(crate) fn new(
         context: OpContext,
-        item: WorkItem,
+        claimed: Arc<Claimed>,
         cancel: CancellationToken,
         place: Place,
     ) -> Self {
         Self {
             inner: Arc::new(Inner {
                 context,
-                item,
+                claimed,
                 cancel,
                 place: Some(place),
             }),
@@ -77,10 +78,14 @@ impl Run {
 
     /// A run for a handler's own tests: nothing claims it, and its progress goes nowhere.
     pub fn for_test(context: OpContext, item: WorkItem) -> Self {
+        let claimed = Arc::new(Claimed {
+            org_id: context.org_id(),
+            item,
+        });
         Self {
             inner: Arc::new(Inner {
                 context,
-                item,
+                claimed,
                 cancel: CancellationToken::new(),
                 place: None,
             }),
@@ -99,18 +104,18 @@ impl Run {
 
     /// The item as it was claimed.
     pub fn item(&self) -> &WorkItem {
-        &self.inner.item
+        &self.inner.claimed.item
     }
 
     /// Which attempt this is, from 1.
     pub fn attempt(&self) -> u32 {
-        self.inner.item.attempts
+        self.inner.claimed.item.attempts
     }
 
     /// The fencing number: higher for each later claim of the item, also after hand-backs. Send it
     /// along to another store and refuse there what comes with a lower one.
     pub fn fence(&self) -> i64 {
-        self.inner.item.claim_seq
+        self.inner.claimed.item.claim_seq
     }
 
     /// Completes when the run has to stop: the lease was lost, a person cancelled the item, its time
@@ -140,8 +145,8 @@ impl Run {
 impl fmt::Debug for Run {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Run")
-            .field("item", &self.inner.item.id)
-            .field("kind", &self.inner.item.kind)
+            .field("item", &self.inner.claimed.item.id)
+            .field("kind", &self.inner.claimed.item.kind)
             .field("attempt", &self.attempt())
             .finish_non_exhaustive()
     }

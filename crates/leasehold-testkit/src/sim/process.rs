@@ -293,7 +293,7 @@ impl World {
                 }
                 self.check_trust(who, &holds);
             }
-            Action::Start(claimed) => self.start(who, claimed),
+            Action::Start(claimed) => self.start(who, &claimed),
             Action::Cancel(hold, _) => {
                 self.turn_run(who, &hold, latency, Turn::Cancelled);
                 if sabotage == Some(Sabotage::EndsTooSoon) {
@@ -320,8 +320,8 @@ impl World {
                 }
             }
             Action::Bury(claimed) => {
-                let Claimed { org_id, item } = claimed;
-                let audit = SweepStep::Audit(org_id, item.id, item.claim_seq);
+                let Claimed { org_id, item } = &*claimed;
+                let audit = SweepStep::Audit(*org_id, item.id, item.claim_seq);
                 self.after(latency, Event::Sweep(who, audit));
             }
             Action::Note(_, verdict) => self.report.count(match verdict {

@@ -44,7 +44,7 @@ pub(super) fn jump_max(lease: Duration) -> Duration {
 
 impl World {
     /// Starts the item, if its hold is still to be trusted.
-    pub(super) fn start(&mut self, who: Who, claimed: Claimed) {
+    pub(super) fn start(&mut self, who: Who, claimed: &Claimed) {
         let now = self.agenda.now;
         let lease = self.plan.lease;
         let Claimed { org_id, item } = claimed;
@@ -52,7 +52,7 @@ impl World {
             return self.violated("an item was handed out without its token".to_owned());
         };
         let hold = Hold {
-            org_id,
+            org_id: *org_id,
             item_id: item.id,
             token,
         };

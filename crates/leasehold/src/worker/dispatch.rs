@@ -38,6 +38,7 @@
 //! by item, so that the two are not mixed up.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::rules::RetryPolicy;
@@ -122,7 +123,8 @@ pub struct Dispatch {
 }
 
 struct Run {
-    claimed: Claimed,
+    /// Shared with whoever runs it: what is moved about is small.
+    claimed: Arc<Claimed>,
     state: State,
     stop: Option<StopReason>,
     timer: Option<BootTime>,

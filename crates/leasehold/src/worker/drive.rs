@@ -250,7 +250,7 @@ impl<S: Source, E: Executor> Drive<S, E> {
 
     /// Does what was decided but for the starts, which are left to the caller: nothing else of a round
     /// refers to a run that starts in it.
-    fn carry_out(&mut self, actions: &mut Vec<Action>, way: &mut UnderWay) -> Vec<Claimed> {
+    fn carry_out(&mut self, actions: &mut Vec<Action>, way: &mut UnderWay) -> Vec<Arc<Claimed>> {
         let mut starts = Vec::new();
         let mut forgotten = Vec::new();
         let settled_from = way.to_settle.len();
@@ -311,7 +311,7 @@ impl<S: Source, E: Executor> Drive<S, E> {
         })
     }
 
-    fn start(&self, now: BootTime, claimed: Claimed, way: &mut UnderWay) {
+    fn start(&self, now: BootTime, claimed: Arc<Claimed>, way: &mut UnderWay) {
         let Some(token) = claimed.item.claim_token else {
             // Only a source that breaks its promise hands out an item without one.
             tracing::error!(item = %claimed.item.id, "claimed without a token; left to expire");
@@ -331,7 +331,7 @@ impl<S: Source, E: Executor> Drive<S, E> {
         };
         let kind = claimed.item.kind.clone();
         let place = self.holdings.place(hold);
-        let run = Run::new(context, claimed.item, control.cancel, place);
+        let run = Run::new(context, claimed, control.cancel, place);
         let kill = control.kill;
         let executor = self.executor.clone();
         let is_limited = executor

@@ -1,5 +1,6 @@
 //! Claiming: when to ask, for how much, and what an answer means.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::rules::{self, RetryPolicy, Transition};
@@ -214,7 +215,7 @@ impl Dispatch {
         let runs_alone = rules::runs_alone(&claimed.item);
         let still_runs = self.supersede(now, hold, out);
         let run = Run {
-            claimed,
+            claimed: Arc::new(claimed),
             state: State::Waiting,
             stop: None,
             timer: None,

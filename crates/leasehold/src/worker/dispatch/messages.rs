@@ -1,5 +1,7 @@
 //! What the loop hears and what it asks for: one closed set each.
 
+use std::sync::Arc;
+
 use leasehold_core::store::work::{ClaimRequest, Claimed, Settled, Settlement};
 use leasehold_core::{BootTime, Hold, Outcome, StoreError};
 
@@ -89,7 +91,7 @@ pub enum Action {
         sent: BootTime,
     },
     /// Run it, and answer with [`Event::Ended`].
-    Start(Claimed),
+    Start(Arc<Claimed>),
     /// Ask the run to stop.
     Cancel(Hold, StopReason),
     /// End the run, whether it wants to or not.
@@ -103,7 +105,7 @@ pub enum Action {
     /// A run does not end; its slot is lost.
     Stuck(Hold),
     /// The item is a dead letter; its audit entry is owed.
-    Bury(Claimed),
+    Bury(Arc<Claimed>),
     /// Tell what became of an item, for logs and metrics.
     Note(Hold, Verdict),
 }

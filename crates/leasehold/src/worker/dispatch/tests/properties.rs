@@ -55,7 +55,7 @@ fn step() -> impl Strategy<Value = Step> {
 struct Seen {
     claiming: Option<ClaimRequest>,
     held: BTreeSet<Hold>,
-    running: BTreeMap<Hold, Claimed>,
+    running: BTreeMap<Hold, Arc<Claimed>>,
     killed: BTreeSet<Hold>,
     stuck: BTreeSet<Hold>,
     settling: BTreeSet<Hold>,
