@@ -67,7 +67,7 @@ impl World {
             return self.tell_loop(who, latency, Heard::Ended(hold, Ending::Killed));
         }
         let deadline = process.leases.trusted_until(&hold).unwrap_or(now);
-        let runs_alone = rules::runs_alone(&item);
+        let runs_alone = rules::runs_alone(item);
         self.check_start(who, &hold, runs_alone);
         self.next_id += 1;
         let run = self.next_id;
