@@ -5,8 +5,10 @@
 --
 -- The rules are those of `leasehold_core` and of the client: what one of them refuses, the other must.
 
--- Pinned for the two that run as their owner: this schema first, and what a session made for itself last, so
--- that no temporary table of the caller's stands in for one of ours.
+-- Pinned for the two that run as their owner: what the server has of itself first, without a word, so that
+-- nothing that others put into this schema stands in for it; then this schema; and what a session made for
+-- itself last, so that no temporary table of the caller's stands in for one of ours. How the session reads
+-- texts is pinned with it.
 select pg_catalog.set_config(
     'search_path', pg_catalog.current_setting('search_path') || ', pg_temp', true
 );
@@ -527,7 +529,9 @@ create function enqueue(
     inout id     uuid default null,
     out fate     text
 )
-    language plpgsql security definer set search_path from current
+    language plpgsql security definer
+    set search_path from current
+    set standard_conforming_strings = on
 as $$
 #variable_conflict use_variable
 declare
@@ -559,7 +563,9 @@ create function enqueue_many(
     checked boolean default false -- the caller holds items to the rules for JSON itself
 )
     returns table (place integer, id uuid, fate text)
-    language sql security definer set search_path from current
+    language sql security definer
+    set search_path from current
+    set standard_conforming_strings = on
 as $$
     select e.place, e.id, e.fate
     from enqueue_items(

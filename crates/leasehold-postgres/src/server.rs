@@ -28,6 +28,10 @@ const PORT: u16 = 5432;
 /// The oldest PostgreSQL that everything is tested against, as servers count: 150004 is 15.4.
 pub const VERSION_MIN: i32 = 150_000;
 
+/// What texts are encoded as here and in a payload. A database of another encoding takes some that it cannot
+/// hand out again, and the claim that meets one answers nothing.
+const ENCODING: &str = "UTF8";
+
 /// Opens a session beside a store's, connected and encrypted as those are, for statements of the caller's own. It
 /// ends when its client is dropped.
 ///
@@ -113,31 +117,42 @@ impl Server {
                 // What broke it is told to whoever uses the client.
                 let _ = connection.await;
             });
-            self.refuse_old(&client).await?;
+            self.refuse_unfit(&client).await?;
             Ok(client)
         };
         self.in_time(patience, connecting).await
     }
 
-    /// Refuses a server that is older than what is tested.
-    pub(crate) async fn refuse_old(&self, client: &Client) -> Result<(), ConnectError> {
+    /// Refuses a server that is older than what is tested, and a database that cannot hold every text.
+    pub(crate) async fn refuse_unfit(&self, client: &Client) -> Result<(), ConnectError> {
         // By no statement that has a name: there may be a pooler in between.
-        let answer = client.simple_query("show server_version_num").await;
+        let asked = "select current_setting('server_version_num'), getdatabaseencoding()";
+        let answer = client.simple_query(asked).await;
         let answer = answer.map_err(|error| ConnectError::Unusable(Fault::from(error).0))?;
-        let version = answer.iter().find_map(|message| match message {
-            SimpleQueryMessage::Row(row) => row.get(0)?.parse::<i32>().ok(),
+        let row = answer.iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => Some(row),
             _ => None,
         });
-        match version {
+        let told = |column| row.and_then(|row| row.get(column));
+        let refused = |what: String| Err(ConnectError::Unusable(StoreError::Unavailable(what)));
+        match told(0).and_then(|version| version.parse::<i32>().ok()) {
             Some(version) if version < VERSION_MIN => {
-                Err(ConnectError::Unusable(StoreError::Unavailable(format!(
+                return refused(format!(
                     "the server at {} is PostgreSQL {}, and {} is the oldest that is tested; upgrade the \
                      server",
                     self.places(),
                     version / 10_000,
                     VERSION_MIN / 10_000
-                ))))
+                ));
             }
+            _ => {}
+        }
+        match told(1) {
+            Some(encoding) if encoding != ENCODING => refused(format!(
+                "the encoding of the database at {} is {encoding}, which cannot hold every payload; make \
+                 one with the encoding {ENCODING} (create database … encoding 'UTF8' template template0)",
+                self.places()
+            )),
             _ => Ok(()),
         }
     }

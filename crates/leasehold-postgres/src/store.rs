@@ -79,7 +79,7 @@ pub async fn connect(address: &str, options: Options) -> Result<Arc<PostgresStor
     };
     let sessions = options.sessions();
     let client = client(&logins.runtime).await?;
-    server.refuse_old(&client).await?;
+    server.refuse_unfit(&client).await?;
     let status = migrations::at(&client, &schema, &options.roles).await?;
     if options.migrates && !status.is_current() {
         migrations::apply(&server, &schema, &options).await?;
@@ -179,7 +179,10 @@ impl Schema {
             && name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
             && name
                 .bytes()
-                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+            // The server's own.
+            && !name.starts_with("pg_")
+            && name != "information_schema";
         if is_name {
             Ok(Self(name.to_owned()))
         } else {

@@ -128,7 +128,7 @@ async fn apply_at_once(
     let transaction = client.transaction().await?;
     transaction
         .batch_execute(&format!(
-            "set local lock_timeout = {}; set local search_path = {}, pg_catalog",
+            "set local lock_timeout = {}; set local search_path = {}",
             lock_timeout.as_millis(),
             schema.name()
         ))

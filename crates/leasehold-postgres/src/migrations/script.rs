@@ -75,7 +75,7 @@ pub(super) fn written(
             continue;
         }
         let set = format!(
-            "set local lock_timeout = {};\nset local search_path = {}, pg_catalog;",
+            "set local lock_timeout = {};\nset local search_path = {};",
             Pace::DEFAULT.lock_timeout.as_millis(),
             schema.name()
         );

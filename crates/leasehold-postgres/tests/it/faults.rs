@@ -475,3 +475,28 @@ impl OwnDatabase {
         }
     }
 }
+
+/// It would take texts that it cannot hand out again, and every claim that meets one would fail.
+#[tokio::test]
+async fn a_database_of_another_encoding_is_refused() {
+    let Some(beside) = OneSchema::new().await else {
+        return;
+    };
+    let name = format!("d{}", Uuid::new_v4().simple());
+    let text = format!(
+        "create database {name} encoding 'SQL_ASCII' lc_collate 'C' lc_ctype 'C' template template0"
+    );
+    beside.outsider.batch_execute(&text).await.unwrap();
+    let address = with_parameter(beside.address(), "dbname", &name);
+    let migrated = leasehold_postgres::migrate(&address, &Options::default()).await;
+    let connected = leasehold_postgres::connect(&address, Options::default()).await;
+    let text = format!("drop database {name} with (force)");
+    beside.outsider.batch_execute(&text).await.unwrap();
+    for refusal in [migrated.err(), connected.err()] {
+        let words = refusal.expect("it is refused").to_string();
+        assert!(
+            words.contains("SQL_ASCII") && words.contains("UTF8"),
+            "{words}"
+        );
+    }
+}

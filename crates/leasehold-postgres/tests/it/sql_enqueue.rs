@@ -294,6 +294,44 @@ async fn what_a_session_made_for_itself_does_not_stand_in_for_ours() {
     assert_eq!(row.unwrap().get::<_, i64>(0), 0);
 }
 
+/// Whoever may create in the schema may not thereby run as its owner.
+#[tokio::test]
+async fn what_others_put_into_the_schema_does_not_stand_in_for_what_the_server_has() {
+    let Some(schema) = OneSchema::new().await else {
+        return;
+    };
+    let theirs = format!(
+        "create function {name}.octet_length(text) returns integer language plpgsql as
+            $$ begin raise exception 'ran as the owner'; end $$;
+         create function {name}.json_typeof(json) returns text language plpgsql as
+            $$ begin raise exception 'ran as the owner'; end $$",
+        name = schema.schema
+    );
+    schema.outsider.batch_execute(&theirs).await.unwrap();
+    let (id, _) = enqueue(&schema, &schema.outsider, "'SEND', '{}'")
+        .await
+        .unwrap();
+    stored(&schema, OrgId::SINGLE, id).await;
+}
+
+/// A pooled session may come with it off, or be turned in between.
+#[tokio::test]
+async fn a_text_makes_the_same_key_however_a_session_reads_texts() {
+    let Some(schema) = OneSchema::new().await else {
+        return;
+    };
+    let session = lone(schema.address()).await;
+    let mut made = Vec::new();
+    for setting in ["off", "on", "off"] {
+        let set = format!("set standard_conforming_strings = {setting}");
+        session.batch_execute(&set).await.unwrap();
+        let call = "'SEND', '{\"a\": [1, 2]}', key_text => 'x'";
+        made.push(enqueue(&schema, &session, call).await.unwrap());
+    }
+    let (id, _) = made[0].clone();
+    assert_eq!(made[1..], vec![(id, "key_exists".to_owned()); 2]);
+}
+
 #[tokio::test]
 async fn the_commit_hints_unless_told_not_to() {
     let Some(schema) = OneSchema::new().await else {
