@@ -8,9 +8,10 @@ use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use leasehold::{Client, Run, Stopper};
 use leasehold_core::Stores;
-use leasehold_postgres::{Options, PostgresStore, Wakeup};
+use leasehold_postgres::{Logins, Options, PostgresStore, Wakeup};
 use leasehold_testkit::Harness;
 use leasehold_testkit::probe::{Journal, Probe};
 use tempfile::TempDir;
@@ -291,6 +292,27 @@ async fn three_workers_behind_a_pooler_finish_what_one_of_them_leaves() {
     assert!(complaints(&of_server).is_empty(), "{of_server}");
     let of_pooler = pooler.log();
     assert!(complaints(&of_pooler).is_empty(), "{of_pooler}");
+}
+
+/// What commands do beside a store: many of them at once, each by a connection that it closes right after.
+#[tokio::test]
+async fn looks_and_logins_need_no_session_of_a_pooler() {
+    if Pooler::absent().is_some() {
+        return;
+    }
+    let on = OneSchema::new().await.expect("it is possible");
+    let pooler = Pooler::start(on.address()).await;
+    let (address, options) = (pooler.address(), on.options());
+    let logins = Logins::default();
+    leasehold_postgres::create_logins(&address, &options, &logins)
+        .await
+        .unwrap();
+    let looks = (0..20).map(|_| async {
+        leasehold_postgres::examine(&address).await.unwrap();
+        let view = leasehold_postgres::look_at_fence(&address, &options).await;
+        assert!(view.unwrap().is_raised);
+    });
+    join_all(looks).await;
 }
 
 /// Looks into both sessions: nothing is prepared, held or set but what the pooler sets itself.
