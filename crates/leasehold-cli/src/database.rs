@@ -76,7 +76,15 @@ impl Database {
     ///
     /// Only the scheme of anything else is repeated: the rest may hold a password.
     fn parse(url: &str) -> Result<Self, Failure> {
+        let url = url.trim();
         match scheme_of(url) {
+            None if is_mistyped_address(url) => {
+                Err(Failure::cannot_open("the database is no file's name")
+                    .because("it has parts of a server's address, which are not repeated here")
+                    .remedy(
+                        "give postgres://USER:PASSWORD@HOST/DATABASE, or a file, such as ./jobs.db",
+                    ))
+            }
             None => Sqlite::parse(url, false).map(Self::Sqlite),
             Some("sqlite") => {
                 let rest = &url["sqlite:".len()..];
@@ -170,6 +178,26 @@ impl Database {
             Self::Postgres(server) => server.steps().await,
         }
     }
+}
+
+/// Whether somebody meant a server, and would be given a file whose name holds a password.
+fn is_mistyped_address(path: &str) -> bool {
+    let has_keywords = path.split_whitespace().any(|part| {
+        [
+            "host=",
+            "hostaddr=",
+            "user=",
+            "password=",
+            "dbname=",
+            "port=",
+        ]
+        .iter()
+        .any(|keyword| part.starts_with(keyword))
+    });
+    has_keywords
+        || path
+            .split_once("//")
+            .is_some_and(|(_, rest)| rest.contains('@'))
 }
 
 impl fmt::Display for Database {

@@ -133,7 +133,7 @@ impl Server {
             SimpleQueryMessage::Row(row) => Some(row),
             _ => None,
         });
-        let told = |column| row.and_then(|row| row.get(column));
+        let told = |column: usize| row.and_then(|row| row.try_get(column).ok().flatten());
         let refused = |what: String| Err(ConnectError::Unusable(StoreError::Unavailable(what)));
         match told(0).and_then(|version| version.parse::<i32>().ok()) {
             Some(version) if version < VERSION_MIN => {

@@ -21,7 +21,12 @@ fn a_path_may_come_bare_or_with_its_scheme() {
 
 #[test]
 fn what_cannot_be_opened_is_told_without_its_password() {
-    for url in ["mysql://ann:secret@db/queue", "file:secret.db"] {
+    for url in [
+        "mysql://ann:secret@db/queue",
+        "file:secret.db",
+        "host=db dbname=queue password=secret",
+        "postgres//ann:secret@db/queue",
+    ] {
         let failure = Database::parse(url).expect_err(url);
         assert_eq!(failure.exit(), Exit::CannotOpen);
         assert!(!format!("{failure:?}").contains("secret"), "{failure:?}");
@@ -33,6 +38,10 @@ fn a_server_is_shown_without_its_password_and_its_options() {
     for (url, shown) in [
         ("postgres://db/queue", "postgres://db/queue"),
         ("postgres://ann:secret@db/queue", "postgres://ann@db/queue"),
+        (
+            " postgres://ann:secret@db/queue ",
+            "postgres://ann@db/queue",
+        ),
         (
             "postgresql://ann:se/cr?et@db:5433",
             "postgresql://ann@db:5433",

@@ -25,8 +25,9 @@ const SLACK: Duration = Duration::from_secs(1);
 /// How soon an item starts that a worker hears of.
 const HEARD_WITHIN: Duration = Duration::from_millis(200);
 
-/// The longest pause of a listener before it connects again, and the time to connect.
-const LISTENS_WITHIN: Duration = Duration::from_secs(8);
+/// Twice the longest pause of a listener before it connects again, since a server that is still starting
+/// refuses the first time, and the time to connect.
+const LISTENS_WITHIN: Duration = Duration::from_secs(12);
 
 /// Names the sessions of the worker.
 const NAME: &str = "case";
