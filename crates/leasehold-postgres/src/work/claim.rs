@@ -108,8 +108,8 @@ async fn take(
     let kinds = names(&request.kinds, Kind::as_str);
     let lease = microseconds(request.lease);
     let limit = request.limit as usize;
-    let course = Course::begin(store, request);
-    let Floored(floor_lanes, floor_kinds, priorities, times, ids) = course.floors();
+    let look = Look::begin(store, request);
+    let Floored(floor_lanes, floor_kinds, priorities, times, ids) = look.floors();
     let mut candidates = limit.saturating_add(CANDIDATES_MORE).min(CANDIDATES_MAX);
     // Under a cap, a round that takes nothing has met only what others hold locked without one.
     let mut vain_rounds = if cap.is_none() { VAIN_ROUNDS_MAX } else { 1 };
@@ -149,7 +149,7 @@ async fn take(
         candidates = (candidates * WIDENING).min(CANDIDATES_MAX);
     }
     sort(&mut claimed);
-    course.end(store, &claimed);
+    look.end(store, &claimed);
     Ok(claimed)
 }
 
@@ -173,7 +173,7 @@ fn sort(claimed: &mut [Claimed]) {
 }
 
 /// One claim's way through its queues.
-struct Course {
+struct Look {
     floors: Vec<(Queue, Key)>,
     /// Under a cap there are no floors: what is passed over for its org's sake would be left below them.
     is_noted: bool,
@@ -183,7 +183,7 @@ struct Course {
 /// Floors as parameters: lanes, kinds, priorities, times and ids.
 struct Floored<'c>(Vec<&'c str>, Vec<&'c str>, Vec<i16>, Vec<Moment>, Vec<Uuid>);
 
-impl Course {
+impl Look {
     fn begin(store: &PostgresStore, request: &ClaimRequest) -> Self {
         let began = Floors::now();
         let is_noted = request.tenant_cap.is_none();
