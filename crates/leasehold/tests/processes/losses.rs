@@ -49,15 +49,12 @@ pub(crate) async fn killed_in_every_attempt(
         let error = item.last_error.unwrap();
         assert!(error.as_str().starts_with("lease_expired: "), "{error}");
     }
-    let item = within(LIMIT, "the audit entry", async || {
-        let item = yard.item(id).await;
-        item.audited_at.is_some().then_some(item)
-    })
-    .await;
+    let audited = yard.audit_kinds(&[id]).await;
+    let item = yard.item(id).await;
     sampler.abort();
     assert_eq!(item.failure_code.unwrap().as_str(), "lease_expired");
     assert_eq!(item.errors.len(), 3);
-    assert_eq!(yard.audit_kinds().await, ["work.item.dead_letter"]);
+    assert_eq!(audited, ["work.item.dead_letter"]);
     assert_eq!(begun(), 3);
     let life = [
         (Status::Queued, 0),

@@ -84,7 +84,14 @@ impl Yard {
         .await
     }
 
-    pub(crate) async fn audit_kinds(&self) -> Vec<String> {
+    /// What the audit entries are, once each of the dead has its own: a worker writes them after the item.
+    pub(crate) async fn audit_kinds(&self, dead: &[ItemId]) -> Vec<String> {
+        for id in dead {
+            within(Duration::from_secs(30), "the audit entry", async || {
+                self.item(*id).await.audited_at
+            })
+            .await;
+        }
         let audit = &self.stores.events;
         let entries = audit
             .read_after(OrgId::SINGLE, Stream::Audit, 0, 1_000)

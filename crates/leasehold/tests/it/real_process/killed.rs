@@ -85,6 +85,6 @@ async fn an_item_that_kills_its_worker_dies_alone() {
         let item = yard.item(id).await;
         assert_eq!(item.status, Status::Done, "{item:?}");
     }
-    assert_eq!(yard.audit_kinds().await, ["work.item.dead_letter"]);
+    assert_eq!(yard.audit_kinds(&[poison]).await, ["work.item.dead_letter"]);
     process.stop().await;
 }

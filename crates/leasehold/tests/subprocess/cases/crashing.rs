@@ -66,7 +66,10 @@ async fn poison(script: impl AsRef<str>, signal: &str) {
     for id in healthy {
         assert_eq!(play.finished(id).await.status, Status::Done);
     }
-    assert_eq!(play.yard.audit_kinds().await, ["work.item.dead_letter"]);
+    assert_eq!(
+        play.yard.audit_kinds(&[poison]).await,
+        ["work.item.dead_letter"]
+    );
     let page = play.over().await;
     let done = r#"kind="HEALTHY",outcome="done""#;
     assert_eq!(page.series("leasehold_items_finished_total", done), 20);
