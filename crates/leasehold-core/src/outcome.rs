@@ -63,6 +63,10 @@ impl FailureCode {
         PROCESSING_TIMEOUT = "ProcessingTimeout";
         /// A shutdown cut a task short.
         WORKER_STOPPING = "WorkerStopping";
+        /// A handler parked a task, which has nowhere to wait.
+        PARKED = "Parked";
+        /// A task was handed back for another reason than a shutdown.
+        RELEASED = "Released";
     }
 
     /// Parses a code: 1 to 64 bytes of letters, digits and `_`, beginning with a letter.

@@ -39,7 +39,9 @@ pub struct WorkerSettings {
     pub item_retention: Duration,
     /// How long a stopped run may take to end before it is killed.
     pub stop_grace: Duration,
-    /// How long a drain waits for runs to end by themselves.
+    /// How long a drain lets runs go on undisturbed before it asks them to end.
+    pub drain_finish: Duration,
+    /// How long a drain then waits for runs to end by themselves.
     pub drain_timeout: Duration,
     /// How long a drain then takes at most to kill, hand back and go offline.
     pub drain_kill: Duration,
@@ -68,6 +70,7 @@ impl Default for WorkerSettings {
             requeue_spread: Duration::from_secs(10),
             item_retention: Duration::from_secs(30 * DAY),
             stop_grace: Duration::from_secs(10),
+            drain_finish: Duration::ZERO,
             drain_timeout: Duration::from_secs(20),
             drain_kill: Duration::from_secs(5),
             stuck_max: None,
@@ -189,6 +192,7 @@ impl WorkerSettings {
                 secs(10 * YEAR),
             ),
             ("stop_grace", self.stop_grace, ms(10), secs(3_600)),
+            ("drain_finish", self.drain_finish, Duration::ZERO, secs(DAY)),
             (
                 "drain_timeout",
                 self.drain_timeout,

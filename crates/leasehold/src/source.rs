@@ -8,6 +8,7 @@ use leasehold_core::{
     App, Hints, Hold, Lane, OpContext, RequestContext, RequestId, StoreError, Stores, rules,
 };
 
+use crate::telemetry::Metrics;
 use crate::tenancy::{SingleTenant, Tenancy, TenancyError};
 
 /// Where a worker's items come from and where their endings go.
@@ -19,17 +20,33 @@ pub trait Source: Send + Sync + 'static {
     /// Claims up to the request's limit. Repeating the same token finds what was claimed with it.
     async fn claim(&self, request: &ClaimRequest) -> Result<Assignments, StoreError>;
 
-    /// Renews holds, answering in their order.
-    async fn renew(&self, batch: &[Renewal]) -> Result<Vec<Renewed>, StoreError>;
+    /// Renews holds, answering in their order. `None`: of this one no answer was had, which is no
+    /// refusal; it is asked for again while its lease lasts.
+    async fn renew(&self, batch: &[Renewal]) -> Result<Vec<Option<Renewed>>, StoreError>;
 
     /// Ends holds, answering in their order.
     async fn settle(&self, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError>;
 
+    /// These holds are over for the worker, settled or not: nothing of their runs executes, and nothing
+    /// more is asked about them.
+    fn forget(&self, holds: &[Hold]);
+
+    /// The worker drains: it takes nothing new. What was not handed out yet goes back.
+    fn drain(&self);
+
+    /// The worker has ended, and has forgotten what it could. Completes, in bounded time, when nothing of
+    /// the source is under way any more. Called on the loop's runtime, which ends afterwards.
+    async fn close(&self);
+
     /// Begins to listen for hints about the lanes.
     fn subscribe(&self, lanes: &[Lane]) -> Box<dyn Hints>;
 
-    /// The stores that the worker's own upkeep uses: sweep, audit, liveness.
-    fn stores(&self) -> &Stores;
+    /// Told once, before anything is asked, where the worker counts.
+    fn attach(&self, metrics: &Arc<Metrics>);
+
+    /// The stores that the worker's own upkeep uses: sweep, audit, liveness. `None` where others look
+    /// after the work: there is none of these then.
+    fn stores(&self) -> Option<&Stores>;
 
     /// Where contexts come from.
     fn tenancy(&self) -> &Arc<dyn Tenancy>;
@@ -159,20 +176,29 @@ impl Source for QueueSource {
         })
     }
 
-    async fn renew(&self, batch: &[Renewal]) -> Result<Vec<Renewed>, StoreError> {
-        self.stores.work.renew(batch).await
+    async fn renew(&self, batch: &[Renewal]) -> Result<Vec<Option<Renewed>>, StoreError> {
+        let answers = self.stores.work.renew(batch).await?;
+        Ok(answers.into_iter().map(Some).collect())
     }
 
     async fn settle(&self, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
         self.stores.work.settle(batch).await
     }
 
+    fn forget(&self, _: &[Hold]) {}
+
+    fn drain(&self) {}
+
+    async fn close(&self) {}
+
     fn subscribe(&self, lanes: &[Lane]) -> Box<dyn Hints> {
         self.stores.work.subscribe(lanes)
     }
 
-    fn stores(&self) -> &Stores {
-        &self.stores
+    fn attach(&self, _: &Arc<Metrics>) {}
+
+    fn stores(&self) -> Option<&Stores> {
+        Some(&self.stores)
     }
 
     fn tenancy(&self) -> &Arc<dyn Tenancy> {

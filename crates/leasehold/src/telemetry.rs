@@ -26,6 +26,8 @@
 //! | `leasehold_items` | gauge | lane, state | ready, delayed, claimed; counted up to 100,000 |
 //! | `leasehold_work_failed` | gauge | | dead letters in the store, counted up to 100,000 |
 //! | `leasehold_claims_expired` | gauge | | claims whose lease is over |
+//! | `leasehold_source_events_total` | counter | event | what a source other than a queue met: messages, reports, protection |
+//! | `leasehold_protected` | gauge | | 1 while the platform has confirmed that it will not stop the process |
 //!
 //! Gauges of the queue come from the last sweep; a read that fails leaves them as they are.
 
@@ -57,6 +59,11 @@ struct ByKind {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Outcome {
     outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Event {
+    event: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -110,6 +117,8 @@ pub struct Metrics {
     items: Family<LaneState, Gauge>,
     work_failed: Gauge,
     expired: Gauge,
+    source_events: Family<Event, Counter>,
+    protected: Gauge,
 }
 
 /// From a commit to an hour.
@@ -157,6 +166,8 @@ impl Metrics {
             items: Family::default(),
             work_failed: Gauge::default(),
             expired: Gauge::default(),
+            source_events: Family::default(),
+            protected: Gauge::default(),
         };
         metrics.register();
         metrics
@@ -274,6 +285,16 @@ impl Metrics {
             "Claims whose lease is over",
             self.expired.clone(),
         );
+        registry.register(
+            "source_events",
+            "What a source other than a queue met",
+            self.source_events.clone(),
+        );
+        registry.register(
+            "protected",
+            "Whether the platform will not stop the process",
+            self.protected.clone(),
+        );
     }
 
     /// Puts the series that will come on the page at zero, so that the first count of each is seen as
@@ -301,6 +322,21 @@ impl Metrics {
         for outcome in ["kept", "cancel_requested", "lost", "error"] {
             drop(self.renewals.get_or_create(&Outcome { outcome }));
         }
+    }
+
+    /// Counts what a source met, by a word of its own. Its documentation lists the words.
+    pub fn source_event(&self, event: &'static str) {
+        self.source_events.get_or_create(&Event { event }).inc();
+    }
+
+    /// How often that was counted.
+    pub fn source_events(&self, event: &'static str) -> u64 {
+        self.source_events.get_or_create(&Event { event }).get()
+    }
+
+    /// Whether the platform has confirmed that it will not stop the process.
+    pub fn protected(&self, is_protected: bool) {
+        self.protected.set(is_protected.into());
     }
 
     /// The page that `/metrics` answers, in the `OpenMetrics` text format.

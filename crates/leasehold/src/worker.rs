@@ -141,7 +141,7 @@ impl<S: Source, E: Executor> Worker<S, E> {
     /// [`WorkerError`] names the setting and its rule.
     pub fn new(source: S, executor: E, settings: WorkerSettings) -> Result<Self, WorkerError> {
         settings.check()?;
-        if let Some(calls_max) = source.stores().calls_max {
+        if let Some(calls_max) = source.stores().and_then(|stores| stores.calls_max) {
             settings.check_calls(calls_max)?;
         }
         if executor.kinds().is_empty() {
@@ -157,11 +157,13 @@ impl<S: Source, E: Executor> Worker<S, E> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let metrics = Metrics::new();
         metrics.begin(executor.kinds().keys());
+        let metrics = Arc::new(metrics);
+        source.attach(&metrics);
         Ok(Self {
             source: Arc::new(source),
             executor: Arc::new(executor),
             id: settings.worker_id()?,
-            metrics: Arc::new(metrics),
+            metrics,
             beat: Arc::new(Beat::new(clock.clone(), settings.heartbeat_interval)),
             settings: Arc::new(settings),
             clock,
@@ -277,12 +279,13 @@ impl<S: Source, E: Executor> Worker<S, E> {
             tenant_cap: self.settings.tenant_cap,
             requeue_spread: self.settings.requeue_spread,
             stop_grace: self.settings.stop_grace,
+            drain_finish: self.settings.drain_finish,
             drain_timeout: self.settings.drain_timeout,
             drain_kill: self.settings.drain_kill,
         };
         let now = self.clock.elapsed();
         let dispatch = Dispatch::new(dispatch_settings, Box::new(SystemChance), now);
-        let stores = self.source.stores().clone();
+        let stores = self.source.stores().cloned();
         let kinds: Vec<Kind> = self.executor.kinds().keys().cloned().collect();
         let keeper = Keeper {
             source: self.source.clone(),
@@ -293,8 +296,8 @@ impl<S: Source, E: Executor> Worker<S, E> {
             outages: outages.clone(),
             lease: self.settings.lease,
         };
-        let liveness = Liveness {
-            store: stores.liveness,
+        let liveness = stores.as_ref().map(|stores| Liveness {
+            store: stores.liveness.clone(),
             beat: WorkerBeat {
                 worker: self.id.clone(),
                 lanes: self.settings.lanes.clone(),
@@ -307,17 +310,18 @@ impl<S: Source, E: Executor> Worker<S, E> {
             interval: self.settings.heartbeat_interval,
             load: load.subscribe(),
             metrics: self.metrics.clone(),
-        };
-        let sweep = Sweep {
-            source: self.source.clone(),
+        });
+        let sweep = stores.map(|stores| Sweep {
+            stores,
+            tenancy: self.source.tenancy().clone(),
             clock: self.clock.clone(),
             metrics: self.metrics.clone(),
             outages: outages.clone(),
             settings: self.settings.clone(),
             worker: self.id.clone(),
-        };
+        });
         let drive = Drive {
-            source: self.source,
+            source: self.source.clone(),
             executor: self.executor,
             dispatch,
             holdings,
@@ -336,7 +340,11 @@ impl<S: Source, E: Executor> Worker<S, E> {
             app: Arc::from(self.id.as_str()),
         };
         Parts {
-            looping: Looping { drive, sweep },
+            looping: Looping {
+                source: self.source,
+                drive,
+                sweep,
+            },
             keeping: Keeping {
                 keeper,
                 liveness,
@@ -359,18 +367,25 @@ struct Parts<S, E> {
 
 /// What runs on the loop's thread.
 struct Looping<S, E> {
+    source: Arc<S>,
     drive: Drive<S, E>,
-    sweep: Sweep<S>,
+    sweep: Option<Sweep>,
 }
 
 impl<S: Source, E: Executor> Looping<S, E> {
     async fn run(self) -> LoopEnd {
         let sweep_stop = CancellationToken::new();
-        let sweeping = AbortOnDropHandle::new(tokio::spawn(self.sweep.run(sweep_stop.clone())));
+        let sweeping = self
+            .sweep
+            .map(|sweep| tokio::spawn(sweep.run(sweep_stop.clone())))
+            .map(AbortOnDropHandle::new);
         let end = self.drive.run().await;
+        self.source.close().await;
         sweep_stop.cancel();
-        // A sweep that panicked has ended too; the loop's own end counts.
-        let _ = sweeping.await;
+        if let Some(sweeping) = sweeping {
+            // A sweep that panicked has ended too; the loop's own end counts.
+            let _ = sweeping.await;
+        }
         end
     }
 }
@@ -378,7 +393,7 @@ impl<S: Source, E: Executor> Looping<S, E> {
 /// What runs on the keeper's thread.
 struct Keeping<S> {
     keeper: Keeper<S>,
-    liveness: Liveness,
+    liveness: Option<Liveness>,
     port: Option<std::net::TcpListener>,
     beat: Arc<Beat>,
     metrics: Arc<Metrics>,
@@ -390,10 +405,15 @@ impl<S: Source> Keeping<S> {
             .port
             .map(|port| tokio::spawn(health::serve(port, self.beat, self.metrics)))
             .map(AbortOnDropHandle::new);
-        let living = AbortOnDropHandle::new(tokio::spawn(self.liveness.run(stop.clone())));
+        let living = self
+            .liveness
+            .map(|liveness| tokio::spawn(liveness.run(stop.clone())))
+            .map(AbortOnDropHandle::new);
         self.keeper.run(stop).await;
         // Going offline is the last step but for the port, which answers until the end.
-        let _ = living.await;
+        if let Some(living) = living {
+            let _ = living.await;
+        }
         if let Some(serving) = serving {
             serving.abort();
             // Closed by the time the worker has ended, so that a successor can bind it.

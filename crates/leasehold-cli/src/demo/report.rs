@@ -3,10 +3,12 @@
 use std::io::Write as _;
 
 use async_trait::async_trait;
-use leasehold::core::Hints;
 use leasehold::core::rules::Transition;
 use leasehold::core::store::work::{ClaimRequest, Renewal, Renewed, Settled, Settlement};
-use leasehold::{Assignments, ItemId, Lane, QueueSource, Source, StoreError, Stores, Tenancy};
+use leasehold::core::{Hints, Hold};
+use leasehold::{
+    Assignments, ItemId, Lane, Metrics, QueueSource, Source, StoreError, Stores, Tenancy,
+};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -73,10 +75,10 @@ impl Source for Reporting {
         self.queue.claim(request).await
     }
 
-    async fn renew(&self, batch: &[Renewal]) -> Result<Vec<Renewed>, StoreError> {
+    async fn renew(&self, batch: &[Renewal]) -> Result<Vec<Option<Renewed>>, StoreError> {
         let answers = self.queue.renew(batch).await?;
         for (renewal, answer) in batch.iter().zip(&answers) {
-            if *answer == Renewed::Lost {
+            if *answer == Some(Renewed::Lost) {
                 let item = renewal.hold.item_id;
                 let write = RENEWAL.to_owned();
                 Report::Refused { item, write }.tell();
@@ -104,11 +106,27 @@ impl Source for Reporting {
         Ok(answers)
     }
 
+    fn forget(&self, holds: &[Hold]) {
+        self.queue.forget(holds);
+    }
+
+    fn drain(&self) {
+        self.queue.drain();
+    }
+
+    async fn close(&self) {
+        self.queue.close().await;
+    }
+
     fn subscribe(&self, lanes: &[Lane]) -> Box<dyn Hints> {
         self.queue.subscribe(lanes)
     }
 
-    fn stores(&self) -> &Stores {
+    fn attach(&self, metrics: &Arc<Metrics>) {
+        self.queue.attach(metrics);
+    }
+
+    fn stores(&self) -> Option<&Stores> {
         self.queue.stores()
     }
 

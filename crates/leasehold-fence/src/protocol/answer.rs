@@ -52,6 +52,8 @@ pub enum ResultRule {
     /// and every other a crash, even 1. Code 75 parks the work if standard output is the object that
     /// asks for it.
     Ignored,
+    /// As [`ResultRule::Json`], for work that has nowhere to wait: code 75 is a crash like any other.
+    Task,
 }
 
 impl FromStr for ResultRule {
@@ -118,28 +120,34 @@ pub fn read(
         (Ending::LeaseLost, _) => return Answer::Stopped(Stopped::LeaseLost),
         (Ending::Killed, _) => return Answer::Stopped(Stopped::Killed),
         (Ending::Exited { code: 0 }, ResultRule::Ignored) => return Answer::Done { result: None },
-        (Ending::Exited { code: 0 }, ResultRule::Json) => match output::object(stdout) {
-            Ok(result) => {
-                let result = Some(result.as_str().to_owned());
-                return Answer::Done { result };
+        (Ending::Exited { code: 0 }, ResultRule::Json | ResultRule::Task) => {
+            match output::object(stdout) {
+                Ok(result) => {
+                    let result = Some(result.as_str().to_owned());
+                    return Answer::Done { result };
+                }
+                Err(fault) => malformed("stdout is not one JSON object", &fault),
             }
-            Err(fault) => malformed("stdout is not one JSON object", &fault),
-        },
-        (Ending::Exited { code: FAILURE_CODE }, ResultRule::Json) => match reported(stdout) {
-            Ok(envelope) => known_or_not(&envelope, errors),
-            Err(fault) => malformed(
-                "exited with code 1, and stdout is not {\"error\": \"…\", \"message\": \"…\"}",
-                &fault,
-            ),
-        },
-        (Ending::Exited { code: PARK_CODE }, rule) => match (parked(stdout), rule) {
-            (Ok(parked), _) => return parked,
-            (Err(_), ResultRule::Ignored) => with_last_words(CRASH),
-            (Err(fault), ResultRule::Json) => malformed(
-                "exited with code 75, and stdout is not {\"reason\": \"…\", \"retry_after\": seconds}",
-                &fault,
-            ),
-        },
+        }
+        (Ending::Exited { code: FAILURE_CODE }, ResultRule::Json | ResultRule::Task) => {
+            match reported(stdout) {
+                Ok(envelope) => known_or_not(&envelope, errors),
+                Err(fault) => malformed(
+                    "exited with code 1, and stdout is not {\"error\": \"…\", \"message\": \"…\"}",
+                    &fault,
+                ),
+            }
+        }
+        (Ending::Exited { code: PARK_CODE }, rule @ (ResultRule::Json | ResultRule::Ignored)) => {
+            match (parked(stdout), rule) {
+                (Ok(parked), _) => return parked,
+                (Err(_), ResultRule::Ignored) => with_last_words(CRASH),
+                (Err(fault), _) => malformed(
+                    "exited with code 75, and stdout is not {\"reason\": \"…\", \"retry_after\": seconds}",
+                    &fault,
+                ),
+            }
+        }
         (Ending::Exited { .. } | Ending::Signalled { .. } | Ending::WardenLost, _) => {
             with_last_words(CRASH)
         }

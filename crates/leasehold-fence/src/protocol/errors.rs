@@ -11,7 +11,7 @@ use super::{
 use crate::text::clip;
 
 /// Names that are the worker's own. A command that reports one of them has reported an unknown error.
-pub const RESERVED_NAMES: [&str; 19] = [
+pub const RESERVED_NAMES: [&str; 21] = [
     MALFORMED_MESSAGE,
     "AbortedStaleTask",
     CRASH,
@@ -22,6 +22,8 @@ pub const RESERVED_NAMES: [&str; 19] = [
     SPAWN_FAILED,
     "ProcessingTimeout",
     "WorkerStopping",
+    "Parked",
+    "Released",
     "handler_error",
     "panicked",
     TIMED_OUT,

@@ -221,6 +221,7 @@ fn worker(
         tenant_cap,
         requeue_spread: Duration::ZERO,
         stop_grace: dice.between(lease / 20, lease / 2),
+        drain_finish: Duration::ZERO,
         drain_timeout: dice.between(lease / 10, lease * 2),
         drain_kill: dice.between(lease / 10, lease),
     }

@@ -29,6 +29,12 @@ impl Redaction {
         }
     }
 
+    /// And of this one.
+    pub(crate) fn and(mut self, field: &str) -> Self {
+        self.fields.push(field.to_lowercase());
+        self
+    }
+
     /// The values to be masked in what is said of this payload: texts and numbers of at least four
     /// bytes under a field of these names, also within lists and objects there.
     pub(crate) fn secrets(&self, payload: &JsonObject) -> Secrets {

@@ -61,6 +61,8 @@ pub struct Program {
     stdout_bytes_max: usize,
     stderr_bytes_max: usize,
     no_new_privileges: bool,
+    /// Of a task: the field of its request that holds its token.
+    token_field: Option<String>,
 }
 
 impl Program {
@@ -81,6 +83,7 @@ impl Program {
             stdout_bytes_max: Command::STDOUT_BYTES_MAX,
             stderr_bytes_max: Command::STDERR_BYTES_MAX,
             no_new_privileges: false,
+            token_field: None,
         }
     }
 
@@ -131,6 +134,23 @@ impl Program {
         self
     }
 
+    /// For work that is no item of a queue: it has no org and no fencing number, and nowhere to wait, so
+    /// that exit code 75 is a crash like any other. What the child says is kept free of its task token,
+    /// which is the value of that field of the request.
+    pub fn as_task(mut self, token_field: impl Into<String>) -> Self {
+        self.token_field = Some(token_field.into());
+        self.result = ResultRule::Task;
+        self
+    }
+
+    fn secrets(&self, payload: &JsonObject) -> Secrets {
+        let redaction = self.redaction.clone();
+        match &self.token_field {
+            Some(field) => redaction.and(field).secrets(payload),
+            None => redaction.secrets(payload),
+        }
+    }
+
     /// What is to be run for the item.
     fn command(&self, run: &Run) -> Result<Command, ChildError> {
         let item = run.item();
@@ -140,7 +160,9 @@ impl Program {
             .map(|request| (protocol::REQUEST_VARIABLE.into(), request.to_owned()));
         let environment = self.environment.iter();
         let environment = environment.map(|(name, value)| (name.clone(), value.clone()));
-        let context = context_of(run).map(|(name, value)| (name.into(), value.into()));
+        let context = context_of(run)
+            .filter(|(name, _)| !(self.token_field.is_some() && OF_A_QUEUE.contains(name)))
+            .map(|(name, value)| (name.into(), value.into()));
         let mut command = Command::new(self.command.first().map_or(OsStr::new(""), |name| name))
             .with_arguments(self.command.iter().skip(1))
             .with_environment(environment.chain(context).chain(request))
@@ -155,6 +177,9 @@ impl Program {
         Ok(command)
     }
 }
+
+/// What only an item of a queue has.
+const OF_A_QUEUE: [&str; 2] = [protocol::FENCE_VARIABLE, protocol::ORG_ID_VARIABLE];
 
 /// The variables that tell a command what it works on.
 fn context_of(run: &Run) -> impl Iterator<Item = (&'static str, String)> {
@@ -219,7 +244,7 @@ async fn execute(
     run: &Run,
     kill: &CancellationToken,
 ) -> Ending {
-    let secrets = program.redaction.secrets(&run.item().payload);
+    let secrets = program.secrets(&run.item().payload);
     let mut talk = Talk::new(run, &secrets, program.stderr_bytes_max);
     // It is never closed. Awaited before the lease is asked for its end, which may move on meanwhile.
     let turn = starts.acquire().await;

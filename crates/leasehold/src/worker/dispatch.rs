@@ -16,7 +16,7 @@
 //! # What follows from a stop
 //! | why | cancelled | killed | what an ending then means |
 //! |---|---|---|---|
-//! | drain | at once | at the drain limit | done, parked and refused count; anything else is handed back |
+//! | drain | after `drain_finish` | at the drain limit | done, parked and refused count; anything else is handed back |
 //! | cancel requested | at once | after the grace | done counts; anything else is handed back, and the store ends it as cancelled |
 //! | time limit | at once | after the grace | done counts; anything else is a failure, `timed_out` |
 //! | lease doubted | at once | a quarter lease later | as drain: the hand-back needs the token alone |
@@ -81,7 +81,9 @@ pub struct DispatchSettings {
     pub requeue_spread: Duration,
     /// How long a stopped run may take to end before it is killed.
     pub stop_grace: Duration,
-    /// How long a drain waits for runs to end by themselves.
+    /// How long a drain lets runs go on undisturbed before it asks them to end.
+    pub drain_finish: Duration,
+    /// How long a drain then waits for runs to end by themselves.
     pub drain_timeout: Duration,
     /// How long a drain then waits for killed runs to end and hand-backs to be written.
     pub drain_kill: Duration,

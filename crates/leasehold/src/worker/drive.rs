@@ -119,6 +119,7 @@ impl<S: Source, E: Executor> Drive<S, E> {
         let mut way = UnderWay::default();
         let mut actions = Vec::new();
         let mut heard = Vec::with_capacity(EVENTS_MAX);
+        let mut has_drained = false;
         let mut hints = self.source.subscribe(&self.settings.lanes);
         heard.extend(drains(self.stop.so_far()));
         let beat_every = self.settings.heartbeat_interval;
@@ -137,6 +138,9 @@ impl<S: Source, E: Executor> Drive<S, E> {
             }
             for event in heard.drain(..) {
                 self.dispatch.handle(now, event, &mut actions);
+            }
+            if self.dispatch.is_draining() && !std::mem::replace(&mut has_drained, true) {
+                self.source.drain();
             }
             self.dispatch.advance(now, &mut actions);
             let starts = self.carry_out(&mut actions, &mut way);
@@ -283,6 +287,9 @@ impl<S: Source, E: Executor> Drive<S, E> {
                 .map(|settlement| settlement.hold),
         );
         self.holdings.forget(&forgotten);
+        if !forgotten.is_empty() {
+            self.source.forget(&forgotten);
+        }
         starts
     }
 
@@ -395,7 +402,9 @@ impl<S: Source, E: Executor> Drive<S, E> {
     }
 
     fn bury(&self, claimed: &Claimed) {
-        let stores = self.source.stores().clone();
+        let Some(stores) = self.source.stores().cloned() else {
+            return;
+        };
         let app = self.app.clone();
         self.metrics.dead_letter(&claimed.item.kind);
         let (org, item) = (claimed.org_id, claimed.item.id);

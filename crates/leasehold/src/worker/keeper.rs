@@ -58,7 +58,7 @@ type Renewing = Pin<Box<dyn Future<Output = Answer> + Send>>;
 struct Answer {
     sent: BootTime,
     batch: Vec<Renewal>,
-    answers: Result<Vec<Renewed>, StoreError>,
+    answers: Result<Vec<Option<Renewed>>, StoreError>,
 }
 
 impl<S: Source> Keeper<S> {
@@ -135,8 +135,15 @@ impl<S: Source> Keeper<S> {
                 self.outages.answered(self.clock.elapsed());
                 self.count(&answers);
                 let holds = answer.batch.iter().map(|renewal| renewal.hold);
-                let losses = self.holdings.answered(answer.sent, holds.zip(answers));
+                let given = holds
+                    .zip(&answers)
+                    .filter_map(|(hold, given)| Some((hold, (*given)?)));
+                let losses = self.holdings.answered(answer.sent, given);
                 self.announce(losses, unheard);
+                let mut answers = answers.iter();
+                let mut unanswered = answer.batch;
+                unanswered.retain(|_| matches!(answers.next(), Some(None)));
+                self.holdings.unanswered(unanswered);
             }
             Err(error) => {
                 self.metrics.renewals("error", answer.batch.len() as u64);
@@ -151,11 +158,12 @@ impl<S: Source> Keeper<S> {
         }
     }
 
-    fn count(&self, answers: &[Renewed]) {
+    fn count(&self, answers: &[Option<Renewed>]) {
         for (answer, outcome) in [
-            (Renewed::Kept, "kept"),
-            (Renewed::CancelRequested, "cancel_requested"),
-            (Renewed::Lost, "lost"),
+            (Some(Renewed::Kept), "kept"),
+            (Some(Renewed::CancelRequested), "cancel_requested"),
+            (Some(Renewed::Lost), "lost"),
+            (None, "error"),
         ] {
             let count = answers.iter().filter(|given| **given == answer).count();
             if count > 0 {

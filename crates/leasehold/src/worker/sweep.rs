@@ -16,9 +16,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::outages::{CALM_AFTER, Outages};
 use crate::WorkerSettings;
-use crate::source::Source;
 use crate::telemetry::Metrics;
-use crate::tenancy::TenancyError;
+use crate::tenancy::{Tenancy, TenancyError};
 
 /// How many orgs one probe names.
 const ORGS_MAX: u32 = 100;
@@ -33,8 +32,9 @@ const HELD_OFF_MAX: Duration = Duration::from_secs(15);
 /// Calendars further apart than this are warned about.
 const SKEW_MAX: Duration = Duration::from_secs(5);
 
-pub(super) struct Sweep<S> {
-    pub(super) source: Arc<S>,
+pub(super) struct Sweep {
+    pub(super) stores: Stores,
+    pub(super) tenancy: Arc<dyn Tenancy>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) outages: Arc<Outages>,
@@ -76,7 +76,7 @@ impl Pass {
     }
 }
 
-impl<S: Source> Sweep<S> {
+impl Sweep {
     /// Sweeps until told to stop; a pass under way is dropped between or within its statements.
     pub(super) async fn run(self, stop: CancellationToken) {
         let interval = self.settings.sweep_interval;
@@ -116,7 +116,7 @@ impl<S: Source> Sweep<S> {
             pass.unfinished = true;
         }
         self.purge(deadline, &mut pass).await;
-        let gauges = bounded(self.stores().work.gauges()).await;
+        let gauges = bounded(self.stores.work.gauges()).await;
         if let Some(gauges) = self.keep(gauges, "gauges", &mut pass) {
             self.metrics.gauges(&gauges);
             self.judge_skew(gauges.now);
@@ -164,7 +164,7 @@ impl<S: Source> Sweep<S> {
     async fn recover(&self, deadline: BootTime, resume_after: &mut Option<OrgId>, pass: &mut Pass) {
         let mut from_the_start = resume_after.is_none();
         loop {
-            let due = bounded(self.stores().work.maintenance_due(*resume_after, ORGS_MAX)).await;
+            let due = bounded(self.stores.work.maintenance_due(*resume_after, ORGS_MAX)).await;
             let Some(orgs) = self.keep(due, "maintenance_due", pass) else {
                 return;
             };
@@ -191,16 +191,14 @@ impl<S: Source> Sweep<S> {
 
     async fn recover_org(&self, org: OrgId, deadline: BootTime, pass: &mut Pass) {
         let request = RequestContext::new(RequestId::mint(), App::worker(&self.worker));
-        match bounded(async { Ok(self.source.tenancy().service_context(&request, org).await) })
-            .await
-        {
+        match bounded(async { Ok(self.tenancy.service_context(&request, org).await) }).await {
             Ok(Ok(_)) => {
                 self.requeue(org, deadline, pass).await;
                 self.audit_owed(org, pass).await;
             }
             Ok(Err(TenancyError::OrgGone(_))) => {
                 let orphaned = self
-                    .stores()
+                    .stores
                     .work
                     .orphan_stale(org, self.settings.sweep_batch);
                 if let Some(count) = self.keep(bounded(orphaned).await, "orphan_stale", pass) {
@@ -220,7 +218,7 @@ impl<S: Source> Sweep<S> {
             spread: self.settings.requeue_spread,
         };
         loop {
-            let answer = bounded(self.stores().work.requeue_stale(org, &request)).await;
+            let answer = bounded(self.stores.work.requeue_stale(org, &request)).await;
             let Some(moved) = self.keep(answer, "requeue_stale", pass) else {
                 return;
             };
@@ -238,20 +236,19 @@ impl<S: Source> Sweep<S> {
             pass.dead += 1;
             self.metrics.dead_letter(&item.kind);
             tracing::error!(item = %item.id, kind = %item.kind, attempts = item.attempts, "dead letter: its worker was lost on the last attempt");
-            let written = crate::audit::dead_letter(self.stores(), org, item, self.worker.as_str());
+            let written = crate::audit::dead_letter(&self.stores, org, item, self.worker.as_str());
             self.keep(bounded(written).await, "audit", pass);
         }
     }
 
     /// Writes the audit entries that a crash between settle and audit left owed.
     async fn audit_owed(&self, org: OrgId, pass: &mut Pass) {
-        let owed = bounded(self.stores().work.unaudited(org, self.settings.sweep_batch)).await;
+        let owed = bounded(self.stores.work.unaudited(org, self.settings.sweep_batch)).await;
         let Some(owed) = self.keep(owed, "unaudited", pass) else {
             return;
         };
         for item in owed {
-            let written =
-                crate::audit::dead_letter(self.stores(), org, &item, self.worker.as_str());
+            let written = crate::audit::dead_letter(&self.stores, org, &item, self.worker.as_str());
             if self.keep(bounded(written).await, "audit", pass).is_some() {
                 pass.audited += 1;
             }
@@ -261,7 +258,7 @@ impl<S: Source> Sweep<S> {
     async fn purge(&self, deadline: BootTime, pass: &mut Pass) {
         let (retention, limit) = (self.settings.item_retention, self.settings.sweep_batch);
         loop {
-            let answer = bounded(self.stores().work.purge(retention, limit)).await;
+            let answer = bounded(self.stores.work.purge(retention, limit)).await;
             let Some(purged) = self.keep(answer, "purge", pass) else {
                 return;
             };
@@ -270,10 +267,6 @@ impl<S: Source> Sweep<S> {
                 return;
             }
         }
-    }
-
-    fn stores(&self) -> &Stores {
-        self.source.stores()
     }
 
     fn keep<T>(

@@ -404,7 +404,12 @@ async fn a_worker_without_handlers_is_refused() {
 async fn a_store_with_too_few_connections_for_the_capacity_is_refused() {
     let rig = Rig::new();
     let start = |capacity: u32, calls_max: u32| {
-        let stores = rig.source().stores().clone().with_calls_max(calls_max);
+        let stores = rig
+            .source()
+            .stores()
+            .unwrap()
+            .clone()
+            .with_calls_max(calls_max);
         let settings = WorkerSettings {
             capacity,
             ..settings()

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use leasehold::core::store::events::{Entry, Stream};
 use leasehold::core::store::work::{
-    ClaimRequest, Claimed, Hints, Renewal, Renewed, Settled, Settlement,
+    ClaimRequest, Claimed, Hints, Hold, Renewal, Renewed, Settled, Settlement,
 };
 use leasehold::core::{BootTime, Clock, OrgId, WorkerId};
 use leasehold::{
@@ -358,7 +358,7 @@ impl Source for Watched {
         self.inner.claim(request).await
     }
 
-    async fn renew(&self, batch: &[Renewal]) -> Result<Vec<Renewed>, StoreError> {
+    async fn renew(&self, batch: &[Renewal]) -> Result<Vec<Option<Renewed>>, StoreError> {
         self.note("renew", batch.len());
         self.inner.renew(batch).await
     }
@@ -368,11 +368,27 @@ impl Source for Watched {
         self.inner.settle(batch).await
     }
 
+    fn forget(&self, holds: &[Hold]) {
+        self.inner.forget(holds);
+    }
+
+    fn drain(&self) {
+        self.inner.drain();
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
+    }
+
     fn subscribe(&self, lanes: &[Lane]) -> Box<dyn Hints> {
         self.inner.subscribe(lanes)
     }
 
-    fn stores(&self) -> &Stores {
+    fn attach(&self, metrics: &Arc<Metrics>) {
+        self.inner.attach(metrics);
+    }
+
+    fn stores(&self) -> Option<&Stores> {
         self.inner.stores()
     }
 

@@ -6,10 +6,12 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold::core::store::work::{ClaimRequest, Hints, Renewal, Renewed, Settled, Settlement};
+use leasehold::core::store::work::{
+    ClaimRequest, Hints, Hold, Renewal, Renewed, Settled, Settlement,
+};
 use leasehold::{
-    Assignments, Executor, Lane, QueueSource, Run, Source, Status, StoreError, Stores, Tenancy,
-    Worker, WorkerError, WorkerSettings,
+    Assignments, Executor, Lane, Metrics, QueueSource, Run, Source, Status, StoreError, Stores,
+    Tenancy, Worker, WorkerError, WorkerSettings,
 };
 use leasehold_testkit::probe::{Latch, Probe};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -215,6 +217,8 @@ async fn the_page_holds_the_metrics_of_the_table() {
     rig.enqueue(&crate::harness::Other { n: 0 }).await;
     let worker = rig.start(jobs(|_: Job, _: Run| async {}), settings());
     pass(5 * SEC).await;
+    // The queue has none of its own.
+    worker.metrics.source_event("a test");
     let source = include_str!("../../src/telemetry.rs");
     let mut table: Vec<String> = source
         .lines()
@@ -406,12 +410,24 @@ impl Source for Held {
         self.inner.claim(request).await
     }
 
-    async fn renew(&self, batch: &[Renewal]) -> Result<Vec<Renewed>, StoreError> {
+    async fn renew(&self, batch: &[Renewal]) -> Result<Vec<Option<Renewed>>, StoreError> {
         self.inner.renew(batch).await
     }
 
     async fn settle(&self, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
         self.inner.settle(batch).await
+    }
+
+    fn forget(&self, holds: &[Hold]) {
+        self.inner.forget(holds);
+    }
+
+    fn drain(&self) {
+        self.inner.drain();
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
     }
 
     fn subscribe(&self, lanes: &[Lane]) -> Box<dyn Hints> {
@@ -420,7 +436,11 @@ impl Source for Held {
         self.inner.subscribe(lanes)
     }
 
-    fn stores(&self) -> &Stores {
+    fn attach(&self, metrics: &Arc<Metrics>) {
+        self.inner.attach(metrics);
+    }
+
+    fn stores(&self) -> Option<&Stores> {
         self.inner.stores()
     }
 

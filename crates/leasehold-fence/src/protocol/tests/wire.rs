@@ -32,7 +32,7 @@ fn the_names_of_the_wire() {
     inherited: PATH HOME LANG TZ TMPDIR
     inherited prefix: LC_
     levels: error warn info debug
-    reserved: MalformedMessage AbortedStaleTask SubprocessCrashError MalformedSubprocessOutput UnknownSubprocessError RequestTooLarge OutputTooLarge SpawnFailed ProcessingTimeout WorkerStopping handler_error panicked timed_out lease_expired refused payload_invalid result_invalid cancelled orphaned
+    reserved: MalformedMessage AbortedStaleTask SubprocessCrashError MalformedSubprocessOutput UnknownSubprocessError RequestTooLarge OutputTooLarge SpawnFailed ProcessingTimeout WorkerStopping Parked Released handler_error panicked timed_out lease_expired refused payload_invalid result_invalid cancelled orphaned
     "#);
 }
 
@@ -64,6 +64,15 @@ fn one_example_of_each_answer() {
             json(75, r#"{"reason": "no quota", "retry_after": 1.5}"#),
         ),
         ("not parked", json(75, "")),
+        (
+            "a task's park",
+            read(
+                Ending::Exited { code: 75 },
+                r#"{"reason": "no quota", "retry_after": 1.5}"#,
+                "last words",
+                ResultRule::Task,
+            ),
+        ),
         ("talk", plain(Ending::Exited { code: 0 })),
         ("code", plain(Ending::Exited { code: 3 })),
         ("signal", plain(Ending::Signalled { signal: 9 })),
@@ -114,6 +123,7 @@ fn one_example_of_each_answer() {
     no envelope: MalformedSubprocessOutput, error, retryable: "exited with code 1, and stdout is not {\"error\": \"…\", \"message\": \"…\"}: missing field `message` at byte 21; it begins with:\n{\"error\": \"BadAsset\"}"
     parked: Parked { reason: "no quota", retry_after: 1.5s }
     not parked: MalformedSubprocessOutput, error, retryable: "exited with code 75, and stdout is not {\"reason\": \"…\", \"retry_after\": seconds}: it is empty"
+    a task's park: SubprocessCrashError, error, retryable: "exited with code 75; stderr ended with:\nlast words"
     talk: Done { result: None }
     code: SubprocessCrashError, error, retryable: "exited with code 3; stderr ended with:\nlast words"
     signal: SubprocessCrashError, error, retryable: "killed by signal 9 (SIGKILL); stderr ended with:\nlast words"

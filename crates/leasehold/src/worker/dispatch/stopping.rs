@@ -5,27 +5,33 @@ use std::time::Duration;
 use leasehold_core::rules;
 use leasehold_core::{BootTime, Hold};
 
-use super::{Action, Dispatch, State, StopReason, settling};
+use super::{Action, Dispatch, DispatchSettings, State, StopReason, settling};
 
 /// A drain under way.
 pub(super) struct Drain {
+    ask_at: BootTime,
     kill_at: BootTime,
     over_at: BootTime,
+    has_asked: bool,
     has_killed: bool,
 }
 
 impl Drain {
-    fn begun(now: BootTime, cooperative: Duration, after_kill: Duration) -> Self {
-        let kill_at = now + cooperative;
+    fn begun(now: BootTime, settings: &DispatchSettings) -> Self {
+        let ask_at = now + settings.drain_finish;
+        let kill_at = ask_at + settings.drain_timeout;
         Self {
+            ask_at,
             kill_at,
-            over_at: kill_at + after_kill,
+            over_at: kill_at + settings.drain_kill,
+            has_asked: false,
             has_killed: false,
         }
     }
 
     /// Asked for again: there is no more time to cooperate.
     fn hurry(&mut self, now: BootTime, after_kill: Duration) {
+        self.ask_at = self.ask_at.min(now);
         self.kill_at = self.kill_at.min(now);
         self.over_at = self.over_at.min(now + after_kill);
     }
@@ -37,6 +43,8 @@ impl Drain {
     pub(super) const fn next_look(&self) -> BootTime {
         if self.has_killed {
             self.over_at
+        } else if !self.has_asked {
+            self.ask_at
         } else {
             self.kill_at
         }
@@ -150,19 +158,33 @@ impl Dispatch {
     }
 
     pub(super) fn drain(&mut self, now: BootTime, out: &mut Vec<Action>) {
-        let after_kill = self.settings.drain_kill;
         if let Some(drain) = &mut self.drain {
-            drain.hurry(now, after_kill);
+            drain.hurry(now, self.settings.drain_kill);
             return;
         }
-        self.drain = Some(Drain::begun(now, self.settings.drain_timeout, after_kill));
-        let holds: Vec<Hold> = self.holds().collect();
-        for hold in holds {
+        self.drain = Some(Drain::begun(now, &self.settings));
+        // What has not begun goes back at once, however long those that run may take.
+        let waiting: Vec<Hold> = self
+            .runs
+            .iter()
+            .filter(|(_, run)| run.state == State::Waiting)
+            .map(|(hold, _)| *hold)
+            .collect();
+        for hold in waiting {
             self.stop(hold, StopReason::Drain, now, out);
         }
+        self.advance_drain(now, out);
     }
 
     pub(super) fn advance_drain(&mut self, now: BootTime, out: &mut Vec<Action>) {
+        let Some(drain) = &mut self.drain else { return };
+        if !drain.has_asked && now >= drain.ask_at {
+            drain.has_asked = true;
+            let holds: Vec<Hold> = self.holds().collect();
+            for hold in holds {
+                self.stop(hold, StopReason::Drain, now, out);
+            }
+        }
         let Some(drain) = &mut self.drain else { return };
         if drain.has_killed || now < drain.kill_at {
             return;

@@ -62,6 +62,7 @@ fn settings() -> DispatchSettings {
         tenant_cap: None,
         requeue_spread: Duration::ZERO,
         stop_grace: Duration::from_millis(GRACE),
+        drain_finish: Duration::ZERO,
         drain_timeout: Duration::from_millis(DRAIN_TIMEOUT),
         drain_kill: Duration::from_millis(DRAIN_KILL),
     }

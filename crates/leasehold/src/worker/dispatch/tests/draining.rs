@@ -143,3 +143,31 @@ fn a_claim_that_is_never_answered_does_not_hold_up_the_end() {
     bench.tell(5, Event::Drain);
     assert_eq!(bench.play(60_000), ["6005: finished"]);
 }
+
+#[test]
+fn runs_may_go_on_for_a_while_when_the_settings_say_so() {
+    let mut bench = Bench::with(|settings| settings.drain_finish = Duration::from_secs(30));
+    let both = vec![
+        claimed(1, "PLAIN"),
+        claimed(2, "PLAIN"),
+        claimed(3, "PLAIN"),
+    ];
+    bench.tell(10, Event::Claimed(Ok(both)));
+    let lines = bench.tell(100, Event::Drain);
+    let back = "settle 3#1 release after 0: worker stopping";
+    assert_eq!(lines, [back], "what has not begun goes back at once");
+    bench.tell(150, settled(3, 1, Ended::Queued));
+    assert_eq!(bench.tell(200, ended(2, 1, done())), ["settle 2#1 done"]);
+    bench.tell(300, settled(2, 1, Ended::Done));
+    let expected = ["30100: cancel 1#1: drain", "35100: kill 1#1"];
+    assert_eq!(bench.play(36_000), expected);
+}
+
+#[test]
+fn a_second_request_ends_the_while() {
+    let mut bench = Bench::with(|settings| settings.drain_finish = Duration::from_secs(30));
+    bench.tell(10, Event::Claimed(Ok(vec![claimed(1, "PLAIN")])));
+    assert_eq!(bench.tell(100, Event::Drain), [""; 0]);
+    let lines = bench.tell(200, Event::Drain);
+    assert_eq!(lines, ["cancel 1#1: drain", "kill 1#1"]);
+}
