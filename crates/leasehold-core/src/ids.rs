@@ -89,6 +89,18 @@ id! {
     /// A schedule that makes items at its ticks.
     ScheduleId
 }
+id! {
+    /// One way in which a user proves who it is.
+    IdentityId
+}
+id! {
+    /// A session that followed from a sign-in.
+    SessionId
+}
+id! {
+    /// A key that a program acts with.
+    ApiKeyId
+}
 
 impl ItemId {
     /// A fresh, time-ordered id.

@@ -20,7 +20,10 @@ pub mod text;
 pub mod time;
 
 pub use context::{App, AppKind, OpContext, Permission, RequestContext, Role};
-pub use ids::{ClaimToken, IdempotencyKey, ItemId, OrgId, RequestId, ScheduleId, TargetId, UserId};
+pub use ids::{
+    ApiKeyId, ClaimToken, IdempotencyKey, IdentityId, ItemId, OrgId, RequestId, ScheduleId,
+    SessionId, TargetId, UserId,
+};
 pub use item::{AttemptError, Due, NewItem, Progress, Status, WorkItem};
 pub use json::{JsonError, JsonObject};
 pub use memory::MemoryStore;

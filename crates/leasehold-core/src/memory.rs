@@ -27,6 +27,7 @@ use crate::text::ShortText;
 use crate::time::Clock;
 
 mod claims;
+mod credentials;
 mod events;
 mod hints;
 mod items;
@@ -50,6 +51,7 @@ pub struct MemoryStore {
 struct State {
     work: work::Work,
     tenancy: tenancy::Tenancy,
+    credentials: credentials::Credentials,
     outbox: outbox::Outbox,
     events: events::Events,
     markers: markers::Markers,

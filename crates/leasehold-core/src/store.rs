@@ -21,6 +21,7 @@
 
 use std::sync::Arc;
 
+pub mod credentials;
 pub mod events;
 pub mod liveness;
 pub mod markers;
@@ -29,6 +30,7 @@ pub mod schedules;
 pub mod tenancy;
 pub mod work;
 
+pub use credentials::CredentialStore;
 pub use events::EventStore;
 pub use liveness::LivenessStore;
 pub use markers::MarkerStore;
@@ -77,6 +79,8 @@ pub struct Stores {
     pub work: Arc<dyn WorkStore>,
     /// Orgs and memberships.
     pub tenancy: Arc<dyn TenancyStore>,
+    /// What principals prove themselves by.
+    pub credentials: Arc<dyn CredentialStore>,
     /// Outbox rows.
     pub outbox: Arc<dyn OutboxStore>,
     /// Events and audit entries.
@@ -97,6 +101,7 @@ impl Stores {
     where
         S: WorkStore
             + TenancyStore
+            + CredentialStore
             + OutboxStore
             + EventStore
             + MarkerStore
@@ -107,6 +112,7 @@ impl Stores {
         Self {
             work: store.clone(),
             tenancy: store.clone(),
+            credentials: store.clone(),
             outbox: store.clone(),
             events: store.clone(),
             markers: store.clone(),

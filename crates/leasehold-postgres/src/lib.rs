@@ -19,6 +19,7 @@
 //! Read in this order: [`store`] (connecting), `migrations/0001_work.sql` (the layout), [`work`] (claims
 //! and settles).
 
+mod credentials;
 mod error;
 mod events;
 mod examine;

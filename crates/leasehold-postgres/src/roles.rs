@@ -11,7 +11,7 @@
 /// A group of tables that stand in one database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// Orgs and memberships, and what lands with the writes of an application: outbox rows and markers.
+    /// Orgs, who belongs to them and what they prove it by, and what lands with the writes of an application: outbox rows and markers.
     Core,
     /// What happened and who is there: events, audit entries, beats of workers.
     Activity,
@@ -159,6 +159,12 @@ pub const TABLES: &[Relation] = &[
         .runtime("select, insert, update")
         .system("select"),
     Relation::core("memberships", Scope::Org).runtime("select, insert, update, delete"),
+    Relation::core("sessions", Scope::Org)
+        .runtime("select, insert, delete")
+        .system("select, update, delete"),
+    Relation::core("socket_tickets", Scope::Org)
+        .runtime("insert")
+        .system("select, update, delete"),
     Relation::core("outbox", Scope::Org)
         .runtime("insert")
         .system("select, update, delete"),

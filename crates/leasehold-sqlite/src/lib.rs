@@ -29,6 +29,7 @@
 //! Read in this order: [`store`] (opening), [`writer`], [`work`] (claims and settles).
 
 mod connection;
+mod credentials;
 mod error;
 mod events;
 mod hints;

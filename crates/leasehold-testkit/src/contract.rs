@@ -28,6 +28,7 @@ pub mod cancel;
 pub mod claim;
 pub mod claim_again;
 pub mod clock;
+pub mod credentials;
 pub mod enqueue;
 pub mod events;
 pub mod fence;

@@ -23,6 +23,8 @@ const NEXT: &[NextStep] = &[
             alter table paused_lanes add column colour text;
             alter table orgs add column colour text;
             alter table memberships add column colour text;
+            alter table sessions add column colour text;
+            alter table socket_tickets add column colour text;
             alter table entries add column colour text;
             alter table entry_cursors add column colour text;
             alter table outbox add column colour text;

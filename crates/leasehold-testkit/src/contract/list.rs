@@ -258,6 +258,8 @@ macro_rules! store_contract {
                 an_outbox_row_stays_with_its_first_org
                 markers_keep_to_their_org
                 schedules_keep_to_their_org
+                sessions_keep_to_their_org
+                a_ticket_opens_its_org
             }
             events {
                 entries_are_numbered_from_one_without_gaps
@@ -323,6 +325,22 @@ macro_rules! store_contract {
                 a_membership_is_of_its_org_and_user
                 a_membership_is_replaced_by_the_next_one
                 a_membership_ends_once_and_may_begin_again
+            }
+            credentials {
+                a_session_is_found_by_its_secret_until_it_ends
+                a_session_that_is_created_again_stays_as_it_was
+                a_session_that_nobody_uses_for_too_long_is_over
+                a_session_in_use_is_over_when_its_time_is
+                a_session_is_noted_as_seen_once_a_minute_at_most
+                a_session_read_by_its_id_is_not_used
+                the_sessions_of_a_user_in_an_org_end_together
+                sessions_that_are_over_are_purged_and_living_ones_stay
+                a_purge_of_sessions_deletes_no_more_than_its_limit
+                a_ticket_is_redeemed_once
+                of_many_who_redeem_a_ticket_one_does
+                a_ticket_is_worthless_after_its_time
+                tickets_that_are_over_are_purged_and_others_stay
+                a_purge_of_tickets_deletes_no_more_than_its_limit
             }
             races {
                 of_two_claimers_of_one_item_one_wins

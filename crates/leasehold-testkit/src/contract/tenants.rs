@@ -12,10 +12,10 @@ use uuid::Uuid;
 use super::fixture::Fixture;
 use super::outbox::{pending, row};
 use super::samples::{
-    HOUR, LEASE, OPERATOR, ORG, OTHER, bury, complete, every_transition, hold, hold_in, item,
+    HOUR, LEASE, OPERATOR, ORG, OTHER, USER, bury, complete, every_transition, hold, hold_in, item,
     last_attempt, renewal, request, settlement, sweep_of,
 };
-use super::{events, schedules};
+use super::{credentials, events, schedules};
 
 /// A dead letter of [`ORG`].
 async fn dead(f: &Fixture) -> WorkItem {
@@ -259,4 +259,32 @@ pub async fn schedules_keep_to_their_org(f: &Fixture) {
     assert!(!store.remove_schedule(ORG, unknown).await.unwrap());
     f.advance(HOUR).await;
     assert_eq!(f.claim(&request()).await, []);
+}
+
+pub async fn sessions_keep_to_their_org(f: &Fixture) {
+    let store = &f.stores.credentials;
+    credentials::begin_session(f, ORG, 1).await;
+    let id = credentials::session_id(1);
+    let idle = credentials::IDLE;
+    assert_eq!(store.session(OTHER, id, idle).await.unwrap(), None);
+    assert!(!store.end_session(OTHER, id).await.unwrap());
+    assert_eq!(store.end_sessions(OTHER, USER).await.unwrap(), 0);
+    let again = credentials::new_session(1);
+    assert!(!store.create_session(OTHER, &again, HOUR).await.unwrap());
+    let stored = store.session(ORG, id, idle).await.unwrap().expect("ours");
+    assert_eq!(stored.org_id, ORG);
+}
+
+pub async fn a_ticket_opens_its_org(f: &Fixture) {
+    let store = &f.stores.credentials;
+    let [credential, _] = credentials::behind();
+    for (org, number) in [(ORG, 1), (OTHER, 2)] {
+        let digest = credentials::digest(number);
+        store
+            .create_socket_ticket(org, &digest, credential, HOUR)
+            .await
+            .unwrap();
+        let ticket = store.redeem_socket_ticket(&digest).await.unwrap();
+        assert_eq!(ticket.expect("a ticket").org_id, org);
+    }
 }
