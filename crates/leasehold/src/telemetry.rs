@@ -21,7 +21,7 @@
 //! | `leasehold_clock_skew_seconds` | gauge | | how far the worker's calendar is ahead of the store's |
 //! | `leasehold_sweep_seconds` | histogram | | one pass |
 //! | `leasehold_sweep_requeued_total` | counter | | expired claims queued again |
-//! | `leasehold_sweep_purged_total` | counter | | finished items deleted |
+//! | `leasehold_sweep_purged_total` | counter | rows | rows deleted after their retention: items, outbox, markers, … |
 //! | `leasehold_queue_oldest_age_seconds` | gauge | lane | how long the oldest ready item has been due |
 //! | `leasehold_items` | gauge | lane, state | ready, delayed, claimed; counted up to 100,000 |
 //! | `leasehold_work_failed` | gauge | | dead letters in the store, counted up to 100,000 |
@@ -43,6 +43,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use crate::sweep::Swept;
 use crate::worker::Verdict;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -69,6 +70,11 @@ struct Event {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Operation {
     operation: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Rows {
+    rows: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -112,7 +118,7 @@ pub struct Metrics {
     clock_skew: Seconds,
     sweep_seconds: Histogram,
     requeued: Counter,
-    purged: Counter,
+    purged: Family<Rows, Counter>,
     oldest_age: Family<ByLane, Seconds>,
     items: Family<LaneState, Gauge>,
     work_failed: Gauge,
@@ -161,7 +167,7 @@ impl Metrics {
             clock_skew: Seconds::default(),
             sweep_seconds: seconds(),
             requeued: Counter::default(),
-            purged: Counter::default(),
+            purged: Family::default(),
             oldest_age: Family::default(),
             items: Family::default(),
             work_failed: Gauge::default(),
@@ -266,7 +272,7 @@ impl Metrics {
         );
         registry.register(
             "sweep_purged",
-            "Finished items deleted",
+            "Rows deleted after their retention",
             self.purged.clone(),
         );
         registry.register(
@@ -457,10 +463,14 @@ impl Metrics {
         self.clock_skew.set(seconds_ahead);
     }
 
-    pub(crate) fn swept(&self, length: Duration, requeued: u64, purged: u64) {
+    pub(crate) fn swept(&self, length: Duration, swept: &Swept) {
         self.sweep_seconds.observe(length.as_secs_f64());
-        self.requeued.inc_by(requeued);
-        self.purged.inc_by(purged);
+        self.requeued.inc_by(swept.requeued);
+        for (what, count) in &swept.purged {
+            self.purged
+                .get_or_create(&Rows { rows: what })
+                .inc_by(*count);
+        }
     }
 
     pub(crate) fn gauges(&self, gauges: &Gauges) {

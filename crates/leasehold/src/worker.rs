@@ -23,6 +23,7 @@ use crate::executor::Executor;
 use crate::health::{self, Beat};
 use crate::shutdown::Stopper;
 use crate::source::Source;
+use crate::sweep::Sweep;
 use crate::telemetry::Metrics;
 
 #[cfg(feature = "simulation")]
@@ -44,9 +45,9 @@ mod drive;
 pub(crate) mod holdings;
 mod keeper;
 mod liveness;
-mod outages;
+pub(crate) mod outages;
 mod settle;
-mod sweep;
+mod sweeping;
 
 pub(crate) use dispatch::Verdict;
 pub use dispatch::{Ending, KindSettings};
@@ -57,7 +58,7 @@ use holdings::Holdings;
 use keeper::Keeper;
 use liveness::Liveness;
 use outages::Outages;
-use sweep::Sweep;
+use sweeping::Sweeping;
 
 /// A worker about to run: checked, its port bound, nothing claimed yet.
 #[derive(Debug)]
@@ -343,7 +344,7 @@ impl<S: Source, E: Executor> Worker<S, E> {
             looping: Looping {
                 source: self.source,
                 drive,
-                sweep,
+                sweep: sweep.map(Sweeping::new),
             },
             keeping: Keeping {
                 keeper,
@@ -369,7 +370,7 @@ struct Parts<S, E> {
 struct Looping<S, E> {
     source: Arc<S>,
     drive: Drive<S, E>,
-    sweep: Option<Sweep>,
+    sweep: Option<Sweeping>,
 }
 
 impl<S: Source, E: Executor> Looping<S, E> {

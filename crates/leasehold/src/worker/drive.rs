@@ -409,7 +409,7 @@ impl<S: Source, E: Executor> Drive<S, E> {
         self.metrics.dead_letter(&claimed.item.kind);
         let (org, item) = (claimed.org_id, claimed.item.id);
         self.audits.spawn(async move {
-            super::sweep::audit_dead_letter(&stores, org, item, &app).await;
+            super::sweeping::audit_dead_letter(&stores, org, item, &app).await;
         });
     }
 
