@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use leasehold::core::store::work::Enqueued;
 use leasehold::core::text::clip;
-use leasehold::core::{Due, IdempotencyKey, Permission};
+use leasehold::core::{Due, IdempotencyKey};
 use leasehold::{Client, ItemId, JsonObject, Kind, Lane, NewItem, WorkItem};
 use leasehold_fence::protocol;
 use serde::Serialize;
@@ -135,7 +135,7 @@ pub(crate) fn run(
             .collect();
         let ids: Vec<ItemId> = items.iter().map(|item| item.id).collect();
         let sent = items.first().cloned();
-        let fates = enqueue(&client, items).await?;
+        let fates = client.enqueue_together(items).await?;
         client.told().await;
         for (id, fate) in ids.iter().zip(&fates) {
             if matches!(fate, Enqueued::IdTaken) {
@@ -249,20 +249,6 @@ fn parse_own_id(text: &str) -> Result<ItemId, Failure> {
             .because("an item's id is one, such as 0197c2f4-7d0a-7000-8000-0123456789ab")
             .remedy("give a UUID (version 7) of your own, or leave --id out")
     })
-}
-
-/// Stores all of them or none: one call to the store is one transaction, where the client would take
-/// several for a long batch.
-async fn enqueue(client: &Client, items: Vec<NewItem>) -> Result<Vec<Enqueued>, Failure> {
-    let context = client.context();
-    context
-        .require(Permission::EnqueueWork)
-        .map_err(leasehold::ClientError::from)?;
-    Ok(client
-        .stores()
-        .work
-        .enqueue(context.org_id(), items)
-        .await?)
 }
 
 /// What became of one item.

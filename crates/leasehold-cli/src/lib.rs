@@ -54,7 +54,8 @@ pub fn main() -> ExitCode {
         arguments.command.quiet_level(),
         arguments.log_lines(),
     );
-    match told.and_then(|()| run(arguments, &screen)) {
+    // Kept until the command has ended, and sent on then.
+    match told.and_then(|_traces| run(arguments, &screen)) {
         Ok(answer) => answer.exit().into(),
         Err(failure) => {
             screen.refuse(&failure);

@@ -2,9 +2,15 @@
 
 use std::io::IsTerminal as _;
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer as _};
 
 use crate::failure::Failure;
+
+mod traces;
+
+pub(crate) use traces::Traces;
 
 /// Which lines are shown, in the words of `tracing-subscriber`; stands over `-v`.
 pub(crate) const FILTER_VARIABLE: &str = "LEASEHOLD_LOG";
@@ -18,8 +24,9 @@ pub(crate) enum Lines {
     Json,
 }
 
-/// Shows what the library tells, from `quiet` on, or more of it with `-v`.
-pub(crate) fn begin(verbose: u8, quiet: &str, lines: Lines) -> Result<(), Failure> {
+/// Shows what the library tells, from `quiet` on, or more of it with `-v`; and sends its spans to a
+/// collector, if the environment names one.
+pub(crate) fn begin(verbose: u8, quiet: &str, lines: Lines) -> Result<Traces, Failure> {
     let level = match verbose {
         0 => quiet,
         1 => "info",
@@ -34,15 +41,19 @@ pub(crate) fn begin(verbose: u8, quiet: &str, lines: Lines) -> Result<(), Failur
         })?,
         _ => EnvFilter::new(level),
     };
-    let told = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let told = tracing_subscriber::fmt::layer()
         // A reader that has gone is no reason to end; it would be told of with a panic.
         .log_internal_errors(false)
         .with_writer(std::io::stderr);
-    // Somebody else may have begun in the same process, as tests do; then theirs it is.
-    let _ = match lines {
-        Lines::Text => told.with_ansi(std::io::stderr().is_terminal()).try_init(),
-        Lines::Json => told.json().flatten_event(true).try_init(),
+    let told = match lines {
+        Lines::Text => told.with_ansi(std::io::stderr().is_terminal()).boxed(),
+        Lines::Json => told.json().flatten_event(true).boxed(),
     };
-    Ok(())
+    let traces = Traces::begin()?;
+    // Somebody else may have begun in the same process, as tests do; then theirs it is.
+    let _ = tracing_subscriber::registry()
+        .with(traces.layer())
+        .with(told.with_filter(filter))
+        .try_init();
+    Ok(traces)
 }

@@ -154,6 +154,12 @@ impl OpContext {
         self.role
     }
 
+    /// The same authority, under the span that its acts belong to.
+    pub fn within_trace(mut self, traceparent: Option<String>) -> Self {
+        self.request.traceparent = traceparent;
+        self
+    }
+
     /// Passes if the role allows it.
     ///
     /// # Errors

@@ -13,9 +13,11 @@ use leasehold_core::{
     NewItem, OpContext, Permission, RequestContext, RequestId, StoreError, Stores, TargetId,
     WorkItem,
 };
+use tracing::{Instrument as _, Span};
 
 use crate::clock::SystemClock;
 use crate::tenancy::SingleTenant;
+use crate::trace;
 use crate::work::{self, Work};
 
 mod explain;
@@ -187,6 +189,29 @@ impl Client {
     /// # Errors
     /// [`ClientError::InvalidRow`] names the row; [`ClientError::Store`] may be asked again.
     pub async fn enqueue_many(&self, items: Vec<NewItem>) -> Result<Vec<Enqueued>, ClientError> {
+        let span = trace::send(items.first(), items.len());
+        self.enqueue_all(items).instrument(span).await
+    }
+
+    /// Enqueues all of them or none: one transaction, however many there are. For more than a few
+    /// thousand, [`Client::enqueue_many`] is kinder to the store.
+    ///
+    /// # Errors
+    /// As [`Client::enqueue_many`]; after an error nothing was stored, or the answer was lost.
+    pub async fn enqueue_together(
+        &self,
+        items: Vec<NewItem>,
+    ) -> Result<Vec<Enqueued>, ClientError> {
+        let span = trace::send(items.first(), items.len());
+        let enqueue = async move {
+            let items = self.prepare(items)?;
+            let org = self.context.org_id();
+            Ok(self.stores.work.enqueue(org, items).await?)
+        };
+        enqueue.instrument(span).await
+    }
+
+    async fn enqueue_all(&self, items: Vec<NewItem>) -> Result<Vec<Enqueued>, ClientError> {
         let items = self.prepare(items)?;
         let mut fates = Vec::with_capacity(items.len());
         let mut items = items.into_iter();
@@ -319,10 +344,10 @@ impl Client {
         if item.request_id.is_nil() {
             item.request_id = self.context.request().request_id;
         }
-        if item.traceparent.is_none() {
-            item.traceparent
-                .clone_from(&self.context.request().traceparent);
-        }
+        item.traceparent = item
+            .traceparent
+            .or_else(|| trace::header_of(&Span::current()))
+            .or_else(|| self.context.request().traceparent.clone());
         item
     }
 }
@@ -458,7 +483,8 @@ impl<'a> IntoFuture for Enqueue<'a> {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move {
+        let span = trace::send(self.item.as_ref().ok(), 1);
+        let enqueue = async move {
             let client = self.client;
             let item = self.into_item()?;
             let id = item.id;
@@ -473,6 +499,7 @@ impl<'a> IntoFuture for Enqueue<'a> {
                 Some(fate) => Ok(fate),
                 None => Err(StoreError::Failed("the store answered no fate".to_owned()).into()),
             }
-        })
+        };
+        Box::pin(enqueue.instrument(span))
     }
 }

@@ -24,6 +24,7 @@ mod source;
 mod sweep;
 mod telemetry;
 mod tenancy;
+mod trace;
 mod work;
 pub mod worker;
 

@@ -1,7 +1,9 @@
 //! An item as `--json` prints it: its own shape, so that a change of the library's does not change it.
 
 use jiff::Timestamp;
-use leasehold::core::{AttemptError, FailureCode, IdempotencyKey, Progress, ShortText, WorkerId};
+use leasehold::core::{
+    AttemptError, FailureCode, IdempotencyKey, Progress, RequestId, ShortText, WorkerId,
+};
 use leasehold::{ItemId, JsonObject, Kind, Lane, Status, WorkItem};
 use serde::Serialize;
 
@@ -32,6 +34,10 @@ pub(crate) struct ItemDocument<'a> {
     idempotency_key: IdempotencyKey,
     payload_bytes: usize,
     result_bytes: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request_id: Option<RequestId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traceparent: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     errors: Option<&'a [AttemptError]>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,6 +71,8 @@ impl<'a> ItemDocument<'a> {
             idempotency_key: item.idempotency_key,
             payload_bytes: item.payload.as_str().len(),
             result_bytes: item.result.as_ref().map(|result| result.as_str().len()),
+            request_id: None,
+            traceparent: None,
             errors: None,
             payload: None,
             result: None,
@@ -74,6 +82,8 @@ impl<'a> ItemDocument<'a> {
     /// All there is; payload and result only if asked for.
     pub(super) fn in_full(item: &'a WorkItem, bodies: Option<&'a Bodies>) -> Self {
         Self {
+            request_id: (!item.request_id.is_nil()).then_some(item.request_id),
+            traceparent: item.traceparent.as_deref(),
             errors: Some(&item.errors),
             payload: bodies.map(|bodies| &bodies.payload),
             result: bodies.and_then(|bodies| bodies.result.as_ref()),

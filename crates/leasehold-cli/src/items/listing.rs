@@ -123,6 +123,9 @@ pub(super) fn in_full(item: &WorkItem, times: &Times, bodies: Option<&Bodies>) -
         add(&name, text.into());
     }
     add("key", item.idempotency_key.into());
+    if let Some(header) = &item.traceparent {
+        add("trace", header.as_str().into());
+    }
     let hidden = |length: usize| format!("{length} bytes; --payload shows it");
     if let Some(bodies) = bodies {
         add("payload", bodies.payload.as_str().into());

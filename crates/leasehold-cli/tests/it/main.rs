@@ -35,5 +35,7 @@ mod scarce;
 #[cfg(test)]
 #[path = "../../../leasehold-postgres/tests/it/server.rs"]
 mod server;
+#[cfg(all(test, feature = "otel"))]
+mod traces;
 #[cfg(test)]
 mod until_empty;

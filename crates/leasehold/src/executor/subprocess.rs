@@ -193,7 +193,10 @@ fn context_of(run: &Run) -> impl Iterator<Item = (&'static str, String)> {
             protocol::ORG_ID_VARIABLE,
             Some(run.context().org_id().to_string()),
         ),
-        (protocol::TRACE_VARIABLE, item.traceparent.clone()),
+        (
+            protocol::TRACE_VARIABLE,
+            run.context().request().traceparent.clone(),
+        ),
     ]
     .into_iter()
     .filter_map(|(name, value)| Some((name, value?)))

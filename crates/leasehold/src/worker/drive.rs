@@ -17,6 +17,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
 
 use super::dispatch::{Action, Dispatch, Ending, Event, SettleAnswer, StopReason, Verdict};
 use super::holdings::Holdings;
@@ -31,6 +32,7 @@ use crate::health::Beat;
 use crate::shutdown::Requests;
 use crate::source::{Assignments, Source};
 use crate::telemetry::Metrics;
+use crate::trace;
 
 /// So many events are taken in before actions are carried out: keeps a flood from delaying claims.
 const EVENTS_MAX: usize = 1_024;
@@ -338,6 +340,9 @@ impl<S: Source, E: Executor> Drive<S, E> {
         };
         let kind = claimed.item.kind.clone();
         let place = self.holdings.place(hold);
+        let span = trace::process(&context, &claimed);
+        let header = trace::header_of(&span).or_else(|| claimed.item.traceparent.clone());
+        let context = context.within_trace(header);
         let run = Run::new(context, claimed, control.cancel, place);
         let kill = control.kill;
         let executor = self.executor.clone();
@@ -351,7 +356,7 @@ impl<S: Source, E: Executor> Drive<S, E> {
             self.metrics.clone(),
             self.clock.clone(),
         );
-        self.handlers.spawn(async move {
+        let running = async move {
             let began = clock.elapsed();
             // It may have waited long for a thread: what was true when it was started may not be now.
             let has_waited = began.since(now) > START_DELAY_MAX;
@@ -371,6 +376,7 @@ impl<S: Source, E: Executor> Drive<S, E> {
                 metrics.ran(&kind, clock.elapsed().since(began));
                 ending
             };
+            trace::ended(&ending);
             if let Some(loss) = holdings.overdue(&hold, clock.elapsed()) {
                 keeper::tell(&metrics, &hold, loss);
             }
@@ -379,7 +385,8 @@ impl<S: Source, E: Executor> Drive<S, E> {
                 let _ = announce.send(Event::Loss(hold, loss)).await;
             }
             let _ = announce.send(Event::Ended(hold, ending)).await;
-        });
+        };
+        self.handlers.spawn(running.instrument(span));
     }
 
     /// How long a command may take to end before its warden kills it, should the loop not do so.

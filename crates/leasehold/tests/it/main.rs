@@ -36,6 +36,9 @@ mod sweeping;
 mod tenants;
 #[cfg(test)]
 mod texts;
+// The workspace is tested with the feature on, since the program has it.
+#[cfg(all(test, feature = "otel"))]
+mod traces;
 
 #[cfg(test)]
 mod fencing;
