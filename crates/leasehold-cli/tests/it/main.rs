@@ -35,7 +35,8 @@ mod scarce;
 #[cfg(test)]
 #[path = "../../../leasehold-postgres/tests/it/server.rs"]
 mod server;
-#[cfg(all(test, feature = "otel"))]
+#[cfg(feature = "otel")]
+#[cfg(test)]
 mod traces;
 #[cfg(test)]
 mod until_empty;

@@ -37,7 +37,8 @@ mod tenants;
 #[cfg(test)]
 mod texts;
 // The workspace is tested with the feature on, since the program has it.
-#[cfg(all(test, feature = "otel"))]
+#[cfg(feature = "otel")]
+#[cfg(test)]
 mod traces;
 
 #[cfg(test)]
