@@ -22,7 +22,7 @@ mod health;
 mod shutdown;
 mod source;
 mod sweep;
-mod telemetry;
+pub mod telemetry;
 mod tenancy;
 mod trace;
 mod work;

@@ -1,33 +1,6 @@
 //! Metrics: one registry per worker, names in one table.
 //!
-//! | name | type | labels | meaning |
-//! |---|---|---|---|
-//! | `leasehold_items_claimed_total` | counter | | items claimed |
-//! | `leasehold_claim_seconds` | histogram | | from asking for items to the answer |
-//! | `leasehold_items_finished_total` | counter | kind, outcome | held items that left the worker |
-//! | `leasehold_dead_letters_total` | counter | kind | dead letters, by settle or sweep |
-//! | `leasehold_item_run_seconds` | histogram | kind | from start to end of a run |
-//! | `leasehold_stale_writes_refused_total` | counter | operation | writes the store refused a stale holder |
-//! | `leasehold_lease_lost_total` | counter | reason | runs stopped because of their lease |
-//! | `leasehold_lease_renewals_total` | counter | outcome | kept, `cancel_requested`, lost, error |
-//! | `leasehold_store_errors_total` | counter | operation | store calls that failed |
-//! | `leasehold_store_up` | gauge | | 1 while claims are answered, 0 while the store is out of reach |
-//! | `leasehold_settle_batch_size` | histogram | | items per settle |
-//! | `leasehold_worker_slots` | gauge | | capacity |
-//! | `leasehold_worker_slots_busy` | gauge | | slots taken, stuck ones included |
-//! | `leasehold_worker_slots_stuck` | gauge | | slots lost to runs that do not end |
-//! | `leasehold_liveness_publish_errors_total` | counter | | beats that could not be published |
-//! | `leasehold_clock_jumps_total` | counter | | suspends and calendar jumps seen |
-//! | `leasehold_clock_skew_seconds` | gauge | | how far the worker's calendar is ahead of the store's |
-//! | `leasehold_sweep_seconds` | histogram | | one pass |
-//! | `leasehold_sweep_requeued_total` | counter | | expired claims queued again |
-//! | `leasehold_sweep_purged_total` | counter | rows | rows deleted after their retention: items, outbox, markers, … |
-//! | `leasehold_queue_oldest_age_seconds` | gauge | lane | how long the oldest ready item has been due |
-//! | `leasehold_items` | gauge | lane, state | ready, delayed, claimed; counted up to 100,000 |
-//! | `leasehold_work_failed` | gauge | | dead letters in the store, counted up to 100,000 |
-//! | `leasehold_claims_expired` | gauge | | claims whose lease is over |
-//! | `leasehold_source_events_total` | counter | event | what a source other than a queue met: messages, reports, protection |
-//! | `leasehold_protected` | gauge | | 1 while the platform has confirmed that it will not stop the process |
+//! The names, with their labels and meanings, are in [`names`]; `leasehold observability metrics` prints them.
 //!
 //! Gauges of the queue come from the last sweep; a read that fails leaves them as they are.
 
@@ -41,10 +14,13 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Metric as Registered, Registry};
 
+use self::names::Metric;
 use crate::sweep::Swept;
 use crate::worker::Verdict;
+
+pub mod names;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct KindOutcome {
@@ -143,11 +119,15 @@ impl Default for Metrics {
     }
 }
 
+fn register(registry: &mut Registry, named: &Metric, metric: impl Registered) {
+    registry.register(named.stem, named.meaning, metric);
+}
+
 impl Metrics {
     /// All zero.
     pub fn new() -> Self {
         let mut metrics = Self {
-            registry: Registry::with_prefix("leasehold"),
+            registry: Registry::with_prefix(names::PREFIX),
             claimed: Counter::default(),
             claim_seconds: seconds(),
             finished: Family::default(),
@@ -181,77 +161,37 @@ impl Metrics {
 
     fn register(&mut self) {
         let registry = &mut self.registry;
-        registry.register("items_claimed", "Items claimed", self.claimed.clone());
-        registry.register(
-            "claim_seconds",
-            "From asking for items to the answer",
-            self.claim_seconds.clone(),
-        );
-        registry.register(
-            "items_finished",
-            "Items that left the worker",
-            self.finished.clone(),
-        );
-        registry.register(
-            "dead_letters",
-            "Items that failed for good",
-            self.dead.clone(),
-        );
-        registry.register(
-            "item_run_seconds",
-            "Length of runs",
-            self.run_seconds.clone(),
-        );
-        registry.register(
-            "stale_writes_refused",
-            "Writes refused a stale holder",
-            self.refused.clone(),
-        );
-        registry.register(
-            "lease_lost",
-            "Runs stopped because of their lease",
-            self.lost.clone(),
-        );
-        registry.register(
-            "lease_renewals",
-            "Lease renewals by answer",
-            self.renewals.clone(),
-        );
-        registry.register(
-            "store_errors",
-            "Store calls that failed",
-            self.store_errors.clone(),
-        );
-        registry.register(
-            "store_up",
-            "Whether claims are answered",
-            self.store_up.clone(),
-        );
-        registry.register(
-            "settle_batch_size",
-            "Items per settle",
+        register(registry, &names::ITEMS_CLAIMED, self.claimed.clone());
+        register(registry, &names::CLAIM_SECONDS, self.claim_seconds.clone());
+        register(registry, &names::ITEMS_FINISHED, self.finished.clone());
+        register(registry, &names::DEAD_LETTERS, self.dead.clone());
+        register(registry, &names::ITEM_RUN_SECONDS, self.run_seconds.clone());
+        register(registry, &names::STALE_WRITES_REFUSED, self.refused.clone());
+        register(registry, &names::LEASE_LOST, self.lost.clone());
+        register(registry, &names::LEASE_RENEWALS, self.renewals.clone());
+        register(registry, &names::STORE_ERRORS, self.store_errors.clone());
+        register(registry, &names::STORE_UP, self.store_up.clone());
+        register(
+            registry,
+            &names::SETTLE_BATCH_SIZE,
             self.settle_batch.clone(),
         );
-        registry.register("worker_slots", "Capacity", self.slots.clone());
-        registry.register("worker_slots_busy", "Slots taken", self.slots_busy.clone());
-        registry.register(
-            "worker_slots_stuck",
-            "Slots of runs that do not end",
+        register(registry, &names::WORKER_SLOTS, self.slots.clone());
+        register(registry, &names::WORKER_SLOTS_BUSY, self.slots_busy.clone());
+        register(
+            registry,
+            &names::WORKER_SLOTS_STUCK,
             self.slots_stuck.clone(),
         );
-        registry.register(
-            "liveness_publish_errors",
-            "Beats not published",
+        register(
+            registry,
+            &names::LIVENESS_PUBLISH_ERRORS,
             self.publish_errors.clone(),
         );
-        registry.register(
-            "clock_jumps",
-            "Suspends and calendar jumps",
-            self.clock_jumps.clone(),
-        );
-        registry.register(
-            "clock_skew_seconds",
-            "How far the worker's calendar is ahead of the store's",
+        register(registry, &names::CLOCK_JUMPS, self.clock_jumps.clone());
+        register(
+            registry,
+            &names::CLOCK_SKEW_SECONDS,
             self.clock_skew.clone(),
         );
         self.register_sweep();
@@ -260,47 +200,19 @@ impl Metrics {
     /// What a sweep counts and measures.
     fn register_sweep(&mut self) {
         let registry = &mut self.registry;
-        registry.register(
-            "sweep_seconds",
-            "Length of sweep passes",
-            self.sweep_seconds.clone(),
-        );
-        registry.register(
-            "sweep_requeued",
-            "Expired claims queued again",
-            self.requeued.clone(),
-        );
-        registry.register(
-            "sweep_purged",
-            "Rows deleted after their retention",
-            self.purged.clone(),
-        );
-        registry.register(
-            "queue_oldest_age_seconds",
-            "How long the oldest ready item has been due",
+        register(registry, &names::SWEEP_SECONDS, self.sweep_seconds.clone());
+        register(registry, &names::SWEEP_REQUEUED, self.requeued.clone());
+        register(registry, &names::SWEEP_PURGED, self.purged.clone());
+        register(
+            registry,
+            &names::QUEUE_OLDEST_AGE_SECONDS,
             self.oldest_age.clone(),
         );
-        registry.register("items", "Items by lane and state", self.items.clone());
-        registry.register(
-            "work_failed",
-            "Dead letters in the store",
-            self.work_failed.clone(),
-        );
-        registry.register(
-            "claims_expired",
-            "Claims whose lease is over",
-            self.expired.clone(),
-        );
-        registry.register(
-            "source_events",
-            "What a source other than a queue met",
-            self.source_events.clone(),
-        );
-        registry.register(
-            "protected",
-            "Whether the platform will not stop the process",
-            self.protected.clone(),
-        );
+        register(registry, &names::ITEMS, self.items.clone());
+        register(registry, &names::WORK_FAILED, self.work_failed.clone());
+        register(registry, &names::CLAIMS_EXPIRED, self.expired.clone());
+        register(registry, &names::SOURCE_EVENTS, self.source_events.clone());
+        register(registry, &names::PROTECTED, self.protected.clone());
     }
 
     /// Puts the series that will come on the page at zero, so that the first count of each is seen as

@@ -40,3 +40,31 @@ fn a_page_alone_is_the_same_but_for_the_label() {
         .replace("{worker=\"w\"}", "");
     assert_eq!(without, alone);
 }
+
+#[test]
+fn what_the_page_shows_stands_in_the_table_as_it_is_shown() {
+    let metrics = Metrics::new();
+    let kind = Kind::parse("JOB").unwrap();
+    metrics.begin(std::iter::once(&kind));
+    let page = metrics.encode();
+    let mut shown = 0;
+    for line in page.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+        let (name, form) = line.split_once(' ').unwrap();
+        let stem = name.strip_prefix("leasehold_").unwrap();
+        let named = names::ALL.iter().find(|named| named.stem == stem).unwrap();
+        assert_eq!(form, format!("{:?}", named.form).to_lowercase(), "{stem}");
+        let sample = page.lines().find(|line| line.starts_with(&named.name()));
+        if let Some((_, labels)) = sample.and_then(|sample| sample.split_once('{')) {
+            let labels = labels.split_once('}').unwrap().0.split(',');
+            let labels: Vec<&str> = labels
+                .filter_map(|label| label.split_once('='))
+                .map(|(name, _)| name)
+                .collect();
+            let labels: Vec<&str> = labels.into_iter().filter(|name| *name != "le").collect();
+            assert_eq!(labels, named.labels, "{stem}");
+        }
+        shown += 1;
+    }
+    // Families appear with their first label set; most have one from the start.
+    assert!(shown > names::ALL.len() / 2, "{page}");
+}
