@@ -12,7 +12,8 @@ use crate::config::{Origin, PostgresFlags, Setting};
 use crate::failure::{EXIT_CODES, Failure};
 use crate::telling::Lines;
 use crate::{
-    bench, completions, config, database, demo, doctor, enqueue, exec, health, items, migrate, run,
+    bench, completions, config, database, demo, doctor, enqueue, exec, health, items, migrate,
+    observability, run,
 };
 
 const STYLES: Styles = Styles::styled()
@@ -178,6 +179,7 @@ pub(crate) enum Command {
     Doctor(doctor::Arguments),
     Bench(bench::Arguments),
     Config(config::command::Arguments),
+    Observability(observability::Arguments),
     Completions(completions::Arguments),
     /// What the demo starts: one of its workers.
     #[command(hide = true)]
@@ -210,6 +212,7 @@ impl Command {
             ),
             Self::Health(_) => Some("a worker is asked over HTTP, and no database is opened"),
             Self::Completions(_) => Some("a script is printed, and no database is opened"),
+            Self::Observability(_) => Some("a file is printed, and no database is opened"),
             Self::Enqueue(_)
             | Self::Items(_)
             | Self::Run(_)
@@ -234,6 +237,7 @@ const WITHOUT_DATABASE: &[(&str, &[&str])] = &[
     ("bench", &[DATABASE, CONFIG]),
     ("health", &[DATABASE]),
     ("completions", &[DATABASE, CONFIG]),
+    ("observability", &[DATABASE, CONFIG]),
     ("demo-worker", &[DATABASE, CONFIG]),
     ("demo-crash-worker", &[DATABASE, CONFIG]),
 ];

@@ -28,6 +28,7 @@ mod init;
 mod items;
 mod migrate;
 mod names;
+mod observability;
 mod payload;
 mod run;
 mod runtime;
@@ -102,6 +103,7 @@ fn run(arguments: Arguments, screen: &Screen) -> Result<Answer, Failure> {
         Command::Health(arguments) => health::run(&arguments, common, screen),
         Command::Config(arguments) => config::command::run(&arguments, common, screen),
         Command::Doctor(_) => doctor::run(common, screen),
+        Command::Observability(arguments) => observability::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
         Command::DemoWorker(arguments) => demo::work(&arguments),
         Command::DemoCrashWorker(arguments) => demo::crash::work(&arguments),

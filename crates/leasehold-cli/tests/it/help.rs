@@ -21,6 +21,7 @@ fn version_and_help_are_data() {
         "migrate",
         "health",
         "config",
+        "observability",
         "completions",
         "Exit codes:",
     ] {

@@ -44,6 +44,28 @@ pub enum Topic {
     Sweep,
 }
 
+impl Topic {
+    /// Every topic, in the order in which somebody who looks for trouble would read them.
+    pub const ALL: [Self; 5] = [
+        Self::Queue,
+        Self::Work,
+        Self::Leases,
+        Self::Worker,
+        Self::Sweep,
+    ];
+
+    /// For people.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::Queue => "What is in the store",
+            Self::Work => "What went through the workers",
+            Self::Leases => "Leases, and what the store answers",
+            Self::Worker => "The worker processes",
+            Self::Sweep => "Maintenance",
+        }
+    }
+}
+
 /// How all names begin.
 pub const PREFIX: &str = "leasehold";
 
