@@ -91,12 +91,9 @@ async fn a_claim_locks_nothing_that_it_does_not_take() {
     let barrier = lone(on.address()).await;
     let text = format!(
         "begin;
-         insert into {}.claims (id, org_id, lane, token, place, claimed_by, lease_expires_at,
-             available_at, updated_at, updated_by, attempts, worker_losses, claim_seq)
-         values ('{id}', '{id}', '', '{}', 1, '', now(), now(), now(), '{id}', 0, 0, 0)",
+         insert into {}.tokens (token, claimed_at) values ('{}', now())",
         on.schema,
         first.token.as_uuid(),
-        id = Uuid::max(),
     );
     barrier.batch_execute(&text).await.unwrap();
     let store = on.store.clone();

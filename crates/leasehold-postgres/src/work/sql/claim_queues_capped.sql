@@ -1,7 +1,7 @@
 -- As claim_queues.sql, past the orgs that have their fill of a lane. $14 is how many claims that is. It
 -- reads all claims of the lanes, which are as many as the workers can hold.
 with recursive held as materialized (
-    select exists (select from {schema}.claims c where c.token = $1::uuid) and $8::bigint = 0 as any
+    select exists (select from {schema}.tokens t where t.token = $1::uuid) and $8::bigint = 0 as any
 ),
 crowd as materialized (
     select c.lane, c.org_id, count(*) as claims
