@@ -1,7 +1,7 @@
 -- Part four: what was chosen becomes claims. The token's own row keeps it from claiming twice at once: the
 -- second has to wait there for the first, and is refused. Later rounds of a claim find it written. The answer
--- always has a row, since each begins with whether the token holds something already and how many candidates
--- there were. It leaves out what the same is true of for every claimed item.
+-- always has a row, since each begins with whether the token holds something already, how many candidates there
+-- were, and the last priority if there may be more behind it. It leaves out what the same is true of for every claimed item.
 --
 -- Only what was claimed before can have troubles.
 taken as (
@@ -30,6 +30,7 @@ once as (
     where $8::bigint = 0 and exists (select from chosen)
 )
 select (select h.any from held h), (select max(l.found) from levels l),
+    (select l.priority from levels l where l.nth = 64),
     {schema}.clock(),
     least(
         {schema}.clock() + $5::bigint * interval '1 microsecond',
