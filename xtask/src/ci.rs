@@ -192,6 +192,9 @@ fn nextest(workspace: &Workspace) -> Result<Verdict> {
             "--profile",
             "ci",
             "--workspace",
+            // Whole executions of Step Functions, which the everyday build leaves out.
+            "--features",
+            "leasehold-cli/aws",
             "--color",
             "never",
         ])

@@ -35,8 +35,11 @@ mod poll;
 mod protection;
 mod report;
 mod routes;
+#[cfg(feature = "sdk")]
+mod sdk;
 mod settings;
 mod source;
+pub mod template;
 mod token;
 
 pub use agent::{AgentEndpoint, EndpointRefused};
@@ -48,6 +51,8 @@ pub use envelope::{Envelope, Malformed};
 pub use protection::ProtectionMode;
 pub use report::{CAUSE_BYTES_MAX, ERROR_BYTES_MAX, OUTPUT_BYTES_MAX, Report};
 pub use routes::{Route, Routes, Unrouted};
-pub use settings::StepFunctionsSettings;
+#[cfg(feature = "sdk")]
+pub use sdk::{Connection, NotConnected};
+pub use settings::{StepFunctionsSettings, TASK_VARIABLES};
 pub use source::StepFunctions;
 pub use token::TaskToken;

@@ -54,6 +54,23 @@ impl Default for StepFunctionsSettings {
     }
 }
 
+/// What a command of a task is handed of the worker's environment beside what every command gets: where
+/// the SDKs find the region, the task role's credentials and the task's metadata. The agent's own address
+/// is not among them: a command shall not give up its worker's protection.
+pub const TASK_VARIABLES: [&str; 11] = [
+    "AWS_REGION",
+    "AWS_DEFAULT_REGION",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    "AWS_CONTAINER_AUTHORIZATION_TOKEN",
+    "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_ROLE_ARN",
+    "AWS_EXECUTION_ENV",
+    "ECS_CONTAINER_METADATA_URI",
+    "ECS_CONTAINER_METADATA_URI_V4",
+];
+
 /// One call to a service never takes longer, its retries included. Also how long a poll may be late.
 pub(crate) const CALL_PATIENCE: Duration = Duration::from_secs(6);
 

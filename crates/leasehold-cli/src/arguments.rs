@@ -13,7 +13,7 @@ use crate::failure::{EXIT_CODES, Failure};
 use crate::telling::Lines;
 use crate::{
     bench, completions, config, database, demo, doctor, enqueue, exec, health, items, migrate,
-    observability, run,
+    observability, run, step_functions,
 };
 
 const STYLES: Styles = Styles::styled()
@@ -138,7 +138,7 @@ impl Common {
         let Some(why) = command.why_no_database() else {
             return Ok(());
         };
-        let reads_settings = matches!(command, Command::Health(_));
+        let reads_settings = matches!(command, Command::Health(_) | Command::StepFunctions(_));
         for (name, is_refused) in [
             (DATABASE, self.is_database_given),
             (CONFIG, self.is_config_given && !reads_settings),
@@ -177,6 +177,8 @@ pub(crate) enum Command {
     Migrate(migrate::Arguments),
     Health(health::Arguments),
     Doctor(doctor::Arguments),
+    #[command(name = "step-functions")]
+    StepFunctions(step_functions::Arguments),
     Bench(bench::Arguments),
     Config(config::command::Arguments),
     Observability(observability::Arguments),
@@ -211,6 +213,7 @@ impl Command {
                 "the bench measures on databases of its own, made under --dir or on the server of --postgres",
             ),
             Self::Health(_) => Some("a worker is asked over HTTP, and no database is opened"),
+            Self::StepFunctions(_) => Some("templates are printed, and no database is opened"),
             Self::Completions(_) => Some("a script is printed, and no database is opened"),
             Self::Observability(_) => Some("a file is printed, and no database is opened"),
             Self::Enqueue(_)
@@ -236,6 +239,7 @@ const WITHOUT_DATABASE: &[(&str, &[&str])] = &[
     ("demo", &[DATABASE, CONFIG]),
     ("bench", &[DATABASE, CONFIG]),
     ("health", &[DATABASE]),
+    ("step-functions", &[DATABASE]),
     ("completions", &[DATABASE, CONFIG]),
     ("observability", &[DATABASE, CONFIG]),
     ("demo-worker", &[DATABASE, CONFIG]),

@@ -5,6 +5,7 @@
 //!
 //! - [`page`]: the file as it is read. [`units`]: durations and sizes. [`problem`]: what is wrong.
 //! - [`postgres`], [`worker`], [`kinds`]: the sections. [`show`]: the settings as they are in the end.
+//! - [`step_functions`]: the section of tasks.
 //! - [`serving`]: what no worker of the file would run.
 //! - [`redaction`]: payload fields that nobody is shown.
 //! - [`command`]: `leasehold config`.
@@ -30,12 +31,14 @@ mod problem;
 mod redaction;
 mod serving;
 mod show;
+mod step_functions;
 mod units;
 mod worker;
 
 pub(crate) use kinds::KindConfig;
 pub(crate) use postgres::{PostgresConfig, PostgresFlags};
 pub(crate) use redaction::{MASK, redacted};
+pub(crate) use step_functions::StepFunctionsConfig;
 pub(crate) use worker::{WorkerConfig, WorkerFlags};
 
 /// Where a value came from.
@@ -97,9 +100,18 @@ pub(crate) struct Config {
     /// Lanes with a capacity of their own.
     pub(crate) lanes: BTreeMap<Lane, Setting<u32>>,
     pub(crate) kinds: BTreeMap<Kind, KindConfig>,
+    /// Where tasks come from, if the worker takes those and no items of a queue.
+    pub(crate) step_functions: Option<StepFunctionsConfig>,
 }
 
-const KEYS: &[&str] = &["database", "postgres", "worker", "lanes", "kinds"];
+const KEYS: &[&str] = &[
+    "database",
+    "postgres",
+    "worker",
+    "lanes",
+    "kinds",
+    "step_functions",
+];
 const LANE_KEYS: &[&str] = &["capacity"];
 
 /// Where the queue is without a word about it.
@@ -251,6 +263,8 @@ impl Config {
         let worker = WorkerConfig::read(worker.as_ref(), over.worker, &alone, shown, &mut problems);
         let postgres = section("postgres");
         let postgres = PostgresConfig::read(postgres.as_ref(), over.postgres, shown, &mut problems);
+        let step_functions =
+            section("step_functions").and_then(|section| step_functions::read(&section, &kinds));
         problems.extend(page.into_problems());
         let config = Self {
             file,
@@ -259,6 +273,7 @@ impl Config {
             worker,
             lanes,
             kinds,
+            step_functions,
         };
         if problems.is_empty() {
             problems.extend(config.misnamed(shown));

@@ -7,7 +7,7 @@
 //! - [`finding`]: what a check says.
 //! - [`machine`], [`limits`]: the system and the room it gives. [`killing`]: by what runs are ended, and
 //!   a trial of it. [`storage`]: the database and the disk. [`server`]: a database that is on one.
-//!   [`settings`]: the file, and its commands.
+//!   [`settings`]: the file, and its commands. `tasks`: the queue of tasks of Step Functions.
 
 use serde::Serialize;
 
@@ -24,6 +24,8 @@ mod machine;
 mod server;
 mod settings;
 mod storage;
+#[cfg(feature = "aws")]
+mod tasks;
 
 /// Look at what a worker needs, and say what to do about what is missing.
 ///
@@ -67,6 +69,8 @@ const CHECKS: &[fn(&Case) -> Vec<Finding>] = &[
     settings::file,
     settings::kinds,
     storage::database,
+    #[cfg(feature = "aws")]
+    tasks::queue,
 ];
 
 pub(crate) fn run(common: &Common, screen: &Screen) -> Result<Answer, Failure> {

@@ -10,6 +10,7 @@
 //! - [`screen`]: how answers are printed. [`failure`]: how refusals are.
 //! - [`enqueue`], [`items`], [`exec`], [`migrate`], [`doctor`], [`health`], [`completions`]:
 //!   one module per command.
+//! - [`step_functions`]: what goes with a worker for tasks.
 //! - [`runtime`]: what they wait on. [`init`]: what falls to PID 1.
 //! - [`demo`]: real work, three workers, one killed and one frozen.
 
@@ -33,6 +34,7 @@ mod payload;
 mod run;
 mod runtime;
 mod screen;
+mod step_functions;
 mod stops;
 mod telling;
 mod when;
@@ -102,6 +104,7 @@ fn run(arguments: Arguments, screen: &Screen) -> Result<Answer, Failure> {
         Command::Migrate(arguments) => migrate::run(&arguments, common, screen),
         Command::Health(arguments) => health::run(&arguments, common, screen),
         Command::Config(arguments) => config::command::run(&arguments, common, screen),
+        Command::StepFunctions(arguments) => step_functions::run(&arguments, common, screen),
         Command::Doctor(_) => doctor::run(common, screen),
         Command::Observability(arguments) => observability::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),

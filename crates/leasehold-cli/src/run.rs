@@ -23,6 +23,8 @@ use unhandled::Unhandled;
 mod crew;
 pub(crate) mod dev;
 mod summary;
+#[cfg(feature = "aws")]
+mod tasks;
 mod unhandled;
 
 /// Run a worker: claim items and run each as the command of its kind.
@@ -97,6 +99,9 @@ pub(crate) fn run(
     screen: &Screen,
 ) -> Result<Answer, Failure> {
     let config = arguments.config(common)?;
+    if config.step_functions.is_some() {
+        return run_tasks(&config, screen);
+    }
     fenced(async |fence, stops| {
         let Some(crew) = start(&config, fence, stops).await? else {
             return Summary::default().show(screen);
@@ -120,6 +125,30 @@ pub(crate) fn run(
         }
         Ok(Answer::Broken)
     })
+}
+
+/// Runs tasks of Step Functions in place of a queue's items.
+#[cfg(feature = "aws")]
+fn run_tasks(config: &Config, screen: &Screen) -> Result<Answer, Failure> {
+    let Some(tasks) = &config.step_functions else {
+        return Ok(Answer::Yes);
+    };
+    fenced(async |fence, stops| {
+        let summary = tasks::work(config, tasks, fence, stops, screen).await?;
+        summary.show(screen)
+    })
+}
+
+/// Runs tasks of Step Functions, which this build cannot.
+#[cfg(not(feature = "aws"))]
+fn run_tasks(_: &Config, _: &Screen) -> Result<Answer, Failure> {
+    Err(
+        Failure::usage("this build takes no tasks of Step Functions")
+            .because(
+                "the file of settings has a section [step_functions], and the build has no AWS SDK",
+            )
+            .remedy("build the command with --features aws, or leave the section out"),
+    )
 }
 
 impl Arguments {

@@ -7,6 +7,8 @@ mod keeping;
 #[cfg(test)]
 mod messages;
 #[cfg(test)]
+mod moving;
+#[cfg(test)]
 mod order;
 #[cfg(test)]
 mod protecting;

@@ -54,6 +54,14 @@ pub(super) fn lines(config: &Config) -> Vec<Line<'_>> {
     for (kind, kind_config) in &config.kinds {
         of_kind(&join("kinds", kind.as_str()), kind_config, &mut lines);
     }
+    if let Some(step_functions) = &config.step_functions {
+        let values = step_functions.values.iter();
+        lines.extend(values.map(|(name, value)| Line {
+            key: join("step_functions", name),
+            value: value.value.clone(),
+            origin: &value.origin,
+        }));
+    }
     lines
 }
 

@@ -254,6 +254,8 @@ fn every_field_of_the_worker_can_be_set() {
         let (name, _) = line.strip_prefix("    ")?.split_once(": ")?;
         (!name.starts_with(' ')).then_some(name)
     });
+    // Tasks of Step Functions set this one, by `step_functions.stop_time`; a queue's drain asks at once.
+    let fields = fields.filter(|name| *name != "drain_finish");
     assert_eq!(fields.collect::<Vec<_>>(), worker::names());
 }
 

@@ -56,6 +56,15 @@ impl Crew {
     /// Opens the queue, which is made if there is none, and prepares a worker for the lanes that share
     /// a capacity and one for each that has its own.
     pub(super) async fn of(config: &Config, fence: &Fence) -> Result<Self, Failure> {
+        if config.step_functions.is_some() {
+            return Err(
+                Failure::usage("the settings are those of a worker for Step Functions")
+                    .because(
+                        "they have a section [step_functions], and this command works on a queue",
+                    )
+                    .remedy("use `leasehold run`, or leave the section out"),
+            );
+        }
         if config.kinds.is_empty() {
             return Err(Failure::usage("there is nothing to run")
                 .because("no kind of work has a command")
@@ -179,7 +188,7 @@ impl Member {
     }
 }
 
-fn not_made(error: &WorkerError) -> Failure {
+pub(super) fn not_made(error: &WorkerError) -> Failure {
     let failure = Failure::usage("the worker cannot be started").because(error);
     match error {
         WorkerError::Port { .. } => {
@@ -262,6 +271,36 @@ fn executor(kinds: &BTreeMap<Kind, KindConfig>, fence: &Fence) -> Result<Subproc
                 time_limit: config.time_limit.value,
             };
             Ok(executor.handle(kind.clone(), program(kind, config)?, settings))
+        },
+    )
+}
+
+/// What runs tasks: the same commands, without what only items of a queue have.
+#[cfg(feature = "aws")]
+pub(super) fn executor_of_tasks(
+    kinds: &BTreeMap<Kind, KindConfig>,
+    tasks: &leasehold_aws::StepFunctionsSettings,
+    fence: &Fence,
+) -> Result<Subprocess, Failure> {
+    kinds.iter().try_fold(
+        Subprocess::new(fence.clone()),
+        |executor, (kind, config)| {
+            let mut config = config.clone();
+            let names = leasehold_aws::TASK_VARIABLES.map(str::to_owned);
+            config.environment.value.extend(names);
+            let program = program(kind, &config)?.as_task(&tasks.token_field);
+            let settings = KindSettings {
+                retry: RetryPolicy::default(),
+                time_limit: Some(
+                    config
+                        .time_limit
+                        .value
+                        .map_or(tasks.message_processing_timeout, |limit| {
+                            limit.min(tasks.message_processing_timeout)
+                        }),
+                ),
+            };
+            Ok(executor.handle(kind.clone(), program, settings))
         },
     )
 }

@@ -35,6 +35,8 @@ mod scarce;
 #[cfg(test)]
 #[path = "../../../leasehold-postgres/tests/it/server.rs"]
 mod server;
+#[cfg(test)]
+mod tasks;
 #[cfg(feature = "otel")]
 #[cfg(test)]
 mod traces;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::read;
-use crate::config::{kinds, postgres, show, worker};
+use crate::config::{kinds, postgres, show, step_functions, worker};
 
 const PAGE: &str = include_str!("../../../../../docs/configuration.md");
 
@@ -35,6 +35,8 @@ fn every_key_is_documented_and_every_documented_key_is_known() {
             key => known.push(format!("kinds.KIND.{key}")),
         }
     }
+    let keys = step_functions::KEYS.iter();
+    known.extend(keys.map(|key| format!("step_functions.{key}")));
     known.sort();
     assert_eq!(documented().into_keys().collect::<Vec<_>>(), known);
 }
@@ -58,6 +60,24 @@ fn the_documented_defaults_are_the_defaults() {
             "{}",
             line.key
         );
+    }
+}
+
+#[test]
+fn the_documented_defaults_of_tasks_are_the_defaults() {
+    let file = "[kinds.KIND]\ncommand = [\"a\"]\n[step_functions]\nqueue = \"https://q\"";
+    let config = read(file, &[]).expect("settings");
+    let documented = documented();
+    let lines = show::lines(&config);
+    let of_tasks = lines
+        .iter()
+        .filter(|line| line.key.starts_with("step_functions."));
+    for line in of_tasks.filter(|line| line.key != "step_functions.queue") {
+        let default = match &line.value {
+            serde_json::Value::Null => "none".to_owned(),
+            value => value.to_string(),
+        };
+        assert_eq!(documented.get(&line.key), Some(&default), "{}", line.key);
     }
 }
 

@@ -9,5 +9,6 @@ with marked as materialized (
     for update of dead
 )
 update {schema}.ends
-set audited_at = {schema}.clock(), updated_at = {schema}.clock(), updated_by = null
+set audited_at = {schema}.clock(), updated_at = {schema}.clock(),
+    updated_by = '00000000-0000-0000-0000-000000000000'
 where id = any (array(select id from marked))
