@@ -25,18 +25,20 @@ create table items (
 create unique index items_key on items (org_id, idempotency_key);
 create index items_org on items (org_id, id);
 
+-- In the tables of where an item stands, `updated_by` is empty where nobody but the store itself moved it, and
+-- columns of one width come first: what all rows have is found without a look at the others.
 create table ready (
     id            uuid        not null primary key,
     org_id        uuid        not null,
-    lane          text        not null,
-    kind          text        not null,
-    priority      smallint    not null,
     available_at  timestamptz not null, -- not claimed before this
     updated_at    timestamptz not null,
-    updated_by    uuid        not null,
+    claim_seq     bigint      not null,
     attempts      integer     not null,
     worker_losses integer     not null,
-    claim_seq     bigint      not null,
+    priority      smallint    not null,
+    lane          text        not null,
+    kind          text        not null,
+    updated_by    uuid,
     settled_token uuid,                 -- the token that settled the item last
     progress_percent smallint,
     progress_note text
@@ -48,38 +50,42 @@ create index ready_order on ready (lane, kind, priority, available_at, id);
 create table claims (
     id                  uuid        not null primary key,
     org_id              uuid        not null,
-    lane                text        not null,
     token               uuid        not null, -- the fence
-    place               integer     not null, -- among the items that this token claimed
-    claimed_by          text        not null, -- for people; never a fence
     lease_expires_at    timestamptz not null,
     available_at        timestamptz not null, -- as it was when the item was claimed
     updated_at          timestamptz not null,
-    updated_by          uuid        not null,
+    claim_seq           bigint      not null,
     attempts            integer     not null,
     worker_losses       integer     not null,
-    claim_seq           bigint      not null,
+    lane                text        not null,
+    claimed_by          text        not null, -- for people; never a fence
+    updated_by          uuid,
     settled_token       uuid,
     cancel_requested_at timestamptz,
     progress_percent    smallint,
     progress_note       text
 ) with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
--- Unique, so that a token which is asked for twice at once cannot claim twice.
-create unique index claims_token on claims (token, place);
+-- The tokens that claimed something, each once, so that one which is asked for twice cannot claim twice. An
+-- index of the claims would say the same at the cost of an entry an item. A row stays for some time, at least
+-- as long as the token holds anything.
+create table tokens (
+    token      uuid        not null primary key,
+    claimed_at timestamptz not null
+) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
 create table ends (
     id                  uuid        not null primary key,
     org_id              uuid        not null,
-    is_done             boolean     not null, -- otherwise it failed, with a code
-    failure_code        text,
     available_at        timestamptz not null,
     updated_at          timestamptz not null,
-    updated_by          uuid        not null,
+    claim_seq           bigint      not null,
     attempts            integer     not null,
     worker_losses       integer     not null,
-    claim_seq           bigint      not null,
+    is_done             boolean     not null, -- otherwise it failed, with a code
+    updated_by          uuid,
     settled_token       uuid,
+    failure_code        text,
     cancel_requested_at timestamptz,
     audited_at          timestamptz,          -- empty on a dead letter: its audit entry is owed
     progress_percent    smallint,
@@ -114,7 +120,7 @@ select
     i.id, i.org_id, i.created_at,
     coalesce(r.updated_at, c.updated_at, e.updated_at) as updated_at,
     i.created_by,
-    coalesce(r.updated_by, c.updated_by, e.updated_by) as updated_by,
+    coalesce(r.updated_by, c.updated_by, e.updated_by, uuid '00000000-0000-0000-0000-000000000000') as updated_by,
     i.kind, i.target_id, i.idempotency_key, i.request_id, i.traceparent, i.lane, i.priority,
     case
         when r.id is not null then 'queued'

@@ -185,6 +185,7 @@ pub const TABLES: &[Relation] = &[
     Relation::queue("claims", Scope::Org)
         .runtime("select, update, delete")
         .system("select, insert, delete"),
+    Relation::queue("tokens", Scope::System).system("select, insert, update, delete"),
     Relation::queue("ends", Scope::Org)
         .runtime("select, insert, update, delete")
         .system("select, insert, update, delete"),

@@ -73,6 +73,10 @@ const WIDENING: usize = 4;
 /// knows by it how little that is. The statement repeats it.
 const CANDIDATES_MAX: usize = 4_096;
 
+/// Where a claim's first round begins. A statement looks at 64 priorities at most, so that nobody who spreads
+/// items over thousands of them makes one that the server takes long for.
+const PRIORITY_BELOW_ALL: i32 = -32_769;
+
 /// How many rounds of a claim may take nothing although there was something: others were claiming all of
 /// it. What is left then is found by the next claim.
 const VAIN_ROUNDS_MAX: u32 = 4;
@@ -113,6 +117,7 @@ async fn take(
     let mut candidates = limit.saturating_add(CANDIDATES_MORE).min(CANDIDATES_MAX);
     // Under a cap, a round that takes nothing has met only what others hold locked without one.
     let mut vain_rounds = if cap.is_none() { VAIN_ROUNDS_MAX } else { 1 };
+    let mut above = PRIORITY_BELOW_ALL;
     let mut claimed: Vec<Claimed> = Vec::new();
     while vain_rounds > 0 {
         let missing = number(limit - claimed.len());
@@ -132,6 +137,7 @@ async fn take(
             &priorities,
             &times,
             &ids,
+            &above,
         ];
         if let Some(cap) = &cap {
             params.push(cap);
@@ -141,11 +147,20 @@ async fn take(
         if taken.holds_already {
             return held(on, request).await;
         }
-        vain_rounds -= u32::from(taken.items.is_empty());
+        let took_none = taken.items.is_empty();
         claimed.extend(taken.items);
-        if taken.candidates < asked || claimed.len() >= limit {
+        if claimed.len() >= limit {
             break;
         }
+        if taken.candidates < asked {
+            // All of these priorities was tried.
+            let Some(last) = taken.last_priority else {
+                break;
+            };
+            above = last;
+            continue;
+        }
+        vain_rounds -= u32::from(took_none);
         candidates = (candidates * WIDENING).min(CANDIDATES_MAX);
     }
     sort(&mut claimed);
@@ -276,6 +291,8 @@ struct Taken {
     holds_already: bool,
     /// How many candidates there were, taken or not.
     candidates: i64,
+    /// The last of the priorities, if so many were looked at that a statement goes no further.
+    last_priority: Option<i32>,
     items: Vec<Claimed>,
 }
 
@@ -284,12 +301,14 @@ impl Taken {
         let mut taken = Self {
             holds_already: false,
             candidates: 0,
+            last_priority: None,
             items: Vec::with_capacity(rows.len()),
         };
         for row in rows {
             let mut columns = Columns::of(row);
             taken.holds_already = columns.plain()?;
             taken.candidates = columns.plain()?;
+            taken.last_priority = columns.plain()?;
             let lease = Lease {
                 begins_at: columns.timestamp()?,
                 expires_at: columns.timestamp()?,

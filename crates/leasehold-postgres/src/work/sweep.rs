@@ -10,7 +10,7 @@ use tokio_postgres::Row;
 
 use crate::error::{Answer, Fault};
 use crate::funnel::Statements as _;
-use crate::rows::{self, Columns, item_columns, microseconds_back};
+use crate::rows::{self, Columns, item_columns, microseconds, microseconds_back};
 use crate::store::PostgresStore;
 
 const MAINTENANCE_DUE: &str = include_str!("sql/maintenance_due.sql");
@@ -34,6 +34,14 @@ const UNAUDITED: &str = concat!(
 const MARK_AUDITED: &str = include_str!("sql/mark_audited.sql");
 
 const PURGE: &str = include_str!("sql/purge.sql");
+
+/// How many tokens a purge forgets: more than a worker claims by from one sweep to the next, and some hundredth
+/// of a second of the server's time.
+const TOKENS_MAX: i64 = 10_000;
+
+/// A token that holds nothing is forgotten after that long: no claim by it is still under way, whose later
+/// rounds rely on its row.
+const TOKEN_IDLE: Duration = Duration::from_mins(5);
 
 pub(super) async fn maintenance_due(
     store: &PostgresStore,
@@ -154,10 +162,19 @@ pub(super) async fn mark_audited(
     Ok(())
 }
 
+/// Deletes old finished items, and tokens of which nothing is held any more.
 pub(super) async fn purge(store: &PostgresStore, retention: Duration, limit: u32) -> Answer<u32> {
     let purged = store
         .tenantless()
-        .execute(PURGE, &[&microseconds_back(retention), &i64::from(limit)])
+        .execute(
+            PURGE,
+            &[
+                &microseconds_back(retention),
+                &i64::from(limit),
+                &TOKENS_MAX,
+                &microseconds(TOKEN_IDLE),
+            ],
+        )
         .await?;
     Ok(u32::try_from(purged).unwrap_or(u32::MAX))
 }

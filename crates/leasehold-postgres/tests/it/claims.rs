@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use leasehold_core::store::work::{ClaimRequest, Ended, Renewal, Renewed, Settled};
 use leasehold_core::time::later;
-use leasehold_core::{ItemId, NewItem, WorkStore as _};
+use leasehold_core::{Due, ItemId, NewItem, WorkStore as _};
 use leasehold_testkit::contract::samples::{
-    LEASE, ORG, OTHER, complete, hold, id, kind, lane, numbered, release, renewal, request_of,
+    DAY, LEASE, ORG, OTHER, complete, hold, id, kind, lane, numbered, release, renewal, request_of,
     settlement,
 };
 use tokio_postgres::Client;
-use uuid::Uuid;
 
 use crate::harness::{OneSchema, PATIENCE, lone};
 
@@ -91,12 +90,9 @@ async fn a_claim_locks_nothing_that_it_does_not_take() {
     let barrier = lone(on.address()).await;
     let text = format!(
         "begin;
-         insert into {}.claims (id, org_id, lane, token, place, claimed_by, lease_expires_at,
-             available_at, updated_at, updated_by, attempts, worker_losses, claim_seq)
-         values ('{id}', '{id}', '', '{}', 1, '', now(), now(), now(), '{id}', 0, 0, 0)",
+         insert into {}.tokens (token, claimed_at) values ('{}', now())",
         on.schema,
         first.token.as_uuid(),
-        id = Uuid::max(),
     );
     barrier.batch_execute(&text).await.unwrap();
     let store = on.store.clone();
@@ -110,6 +106,33 @@ async fn a_claim_locks_nothing_that_it_does_not_take() {
     let first = first.await.unwrap().unwrap();
     let first: Vec<_> = first.iter().map(|c| c.item.id).collect();
     assert_eq!(first, [id(1), id(2)]);
+}
+
+#[tokio::test]
+async fn a_claim_goes_through_many_priorities_in_rounds() {
+    let Some(on) = OneSchema::new().await else {
+        return;
+    };
+    // Every other priority has an item that is due, and the others one for tomorrow.
+    let items = (0..400_i16).map(|priority| NewItem {
+        priority: priority - 200,
+        due: if priority % 2 == 0 {
+            Due::Now
+        } else {
+            Due::After(DAY)
+        },
+        ..numbered(1_000 + u128::try_from(priority).unwrap())
+    });
+    on.store.enqueue(ORG, items.collect()).await.unwrap();
+    let expected: Vec<_> = (0..200).map(|nth| id(1_000 + 2 * nth)).collect();
+    assert_eq!(claim(&on, &request_of(250)).await, expected);
+    // Each round is a transaction of its own: 400 priorities, 64 in each.
+    let text = format!(
+        "select count(distinct xmin::text) from {}.claims",
+        on.schema
+    );
+    let rounds: i64 = on.outsider.query_one(&text, &[]).await.unwrap().get(0);
+    assert_eq!(rounds, 7);
 }
 
 #[tokio::test]

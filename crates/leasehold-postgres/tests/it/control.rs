@@ -65,13 +65,13 @@ const MUTANTS: &[Mutant] = mutants! {
 /// As above, for statements of whole batches.
 const BATCH_MUTANTS: &[Mutant] = mutants! {
     a_settle_with_the_right_token_and_the_wrong_org_is_refused:
-        "c.org_id = a.org_id and (c.token = a.token) is true\n    where a.transition",
+        "c.org_id = a.org_id and c.token = a.token\n    where a.transition",
         "c.org_id = a.org_id" => "true";
     a_settle_with_the_right_token_and_the_wrong_org_is_refused:
-        "where c.id = a.id and c.org_id = a.org_id and (c.token = a.token) is true\n        and",
+        "where c.id = a.id and c.org_id = a.org_id and c.token = a.token\n        and",
         "c.org_id = a.org_id" => "true";
     a_renewal_with_the_right_token_and_the_wrong_org_is_refused:
-        "c.org_id = a.org_id and (c.token = a.token) is true\n    where c.lease_expires_at",
+        "c.org_id = a.org_id and c.token = a.token\n    where c.lease_expires_at",
         "c.org_id = a.org_id" => "true";
 };
 

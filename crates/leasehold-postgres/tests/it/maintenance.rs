@@ -107,11 +107,42 @@ async fn a_purged_item_leaves_no_row_in_any_table() {
     on.store.mark_audited(ORG, &mark).await.unwrap();
     on.advance(2 * DAY).await;
     assert_eq!(on.store.purge(DAY, 1).await.unwrap(), 1);
-    for table in ["items", "ready", "claims", "ends", "troubles"] {
+    for table in ["items", "ready", "claims", "tokens", "ends", "troubles"] {
         let text = format!("select count(*) from {}.{table}", on.schema);
         let left: i64 = on.outsider.query_one(&text, &[]).await.unwrap().get(0);
         assert_eq!(left, 0, "{table}");
     }
+}
+
+#[tokio::test]
+async fn a_token_is_forgotten_once_it_has_long_held_nothing() {
+    let Some(on) = OneSchema::new().await else {
+        return;
+    };
+    let [ended, held, young] = [request_of(1), request_of(2), request_of(1)];
+    on.store
+        .enqueue(ORG, (1..=4).map(numbered).collect())
+        .await
+        .unwrap();
+    let first = on.store.claim(&ended).await.unwrap();
+    let others = on.store.claim(&held).await.unwrap();
+    let settled = [&first[0], &others[0]].map(|one| settlement(hold(&one.item), complete()));
+    let _ = on.store.settle(&settled).await.unwrap();
+    on.advance(DAY).await;
+    let last = on.store.claim(&young).await.unwrap();
+    let settled = [settlement(hold(&last[0].item), complete())];
+    let _ = on.store.settle(&settled).await.unwrap();
+    on.store.purge(2 * DAY, 1).await.unwrap();
+    let text = format!("select token from {}.tokens", on.schema);
+    let rows = on.outsider.query(&text, &[]).await.unwrap();
+    let mut kept: Vec<Uuid> = rows.iter().map(|row| row.get(0)).collect();
+    kept.sort_unstable();
+    let mut known = [&held, &young].map(|request| request.token.as_uuid());
+    known.sort_unstable();
+    assert_eq!(kept, known, "of three, one has long held nothing");
+    let again = on.store.claim(&held).await.unwrap();
+    let again: Vec<_> = again.iter().map(|claimed| claimed.item.id).collect();
+    assert_eq!(again, [others[1].item.id], "it answers what it still holds");
 }
 
 #[tokio::test]

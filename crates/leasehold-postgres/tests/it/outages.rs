@@ -27,7 +27,7 @@ const HEARD_WITHIN: Duration = Duration::from_millis(200);
 
 /// Twice the longest pause of a listener before it connects again, since a server that is still starting
 /// refuses the first time, and the time to connect.
-const LISTENS_WITHIN: Duration = Duration::from_secs(12);
+const LISTENS_WITHIN: Duration = Duration::from_secs(30);
 
 /// Names the sessions of the worker.
 const NAME: &str = "case";

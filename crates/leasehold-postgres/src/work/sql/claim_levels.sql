@@ -1,5 +1,5 @@
--- Part two: the candidates, one priority after the other and lowest first, until there are enough. Of a
--- priority, `heads` finds where each queue's waiting items begin, and `due` merges the due ones from there.
+-- Part two: the candidates, one priority after the other and lowest first, until there are enough, or until
+-- so many priorities were looked at that the next round has to go on from there. Of a priority, `heads` finds where each queue's waiting items begin, and `due` merges the due ones from there.
 -- So items that are not due, and items of other queues, are not read however many there are.
 --
 -- Where a queue has a floor in a priority, its items begin there, and what was claimed below it is not read
@@ -13,10 +13,10 @@ floors as materialized (
     from unnest($9::text[], $10::text[], $11::smallint[], $12::timestamptz[], $13::uuid[])
         as f (lane, kind, priority, available_at, id)
 ),
-levels (priority, found, places) as (
-    select -32769, 0::bigint, '{}'::tid[]
+levels (priority, nth, found, places) as (
+    select $14::integer, 0, 0::bigint, '{}'::tid[]
     union all
-    select level.priority, l.found + cardinality(level.places), level.places
+    select level.priority, l.nth + 1, l.found + cardinality(level.places), level.places
     from levels l
     cross join lateral (
         with heads as materialized (
@@ -74,5 +74,5 @@ levels (priority, found, places) as (
         )
         select (select priority from lowest) as priority, array(select place from due) as places
     ) level
-    where l.found < $7::bigint and level.priority is not null
+    where l.found < $7::bigint and l.nth < 64 and level.priority is not null
 ),

@@ -15,7 +15,7 @@ chosen as materialized (
     select n.place
     from numbered n
     left join crowd c on c.lane = n.lane and c.org_id = n.org_id
-    where n.nth + coalesce(c.claims, 0) <= $14::bigint
+    where n.nth + coalesce(c.claims, 0) <= $15::bigint
     order by n.priority, n.available_at, n.id
     limit $6::bigint
 ),

@@ -1,5 +1,5 @@
 -- $1 is the org; then one list per column. No id and no key stands twice in the lists, so that an id finds
--- its row again.
+-- its row again. They are taken apart side by side, which a function in `from` would do by a table for each.
 --
 -- Of two batches that bring the same keys under ids of their own, one waits for the other at the first key
 -- they share. Both going by key, neither then holds what the other waits for.
@@ -7,14 +7,14 @@ with moment as materialized (
     select {schema}.clock() as now
 ),
 new as materialized (
-    select * from unnest(
-        $2::uuid[], $3::timestamptz[], $4::uuid[], $5::text[], $6::uuid[], $7::uuid[], $8::uuid[],
-        $9::text[], $10::text[], $11::smallint[], $12::integer[], $13::text[],
-        $14::timestamptz[], $15::bigint[]
-    ) as new (
-        id, created_at, created_by, kind, target_id, idempotency_key, request_id,
-        traceparent, lane, priority, max_attempts, payload, due_at, delay
-    )
+    select
+        unnest($2::uuid[]) as id, unnest($3::timestamptz[]) as created_at,
+        unnest($4::uuid[]) as created_by, unnest($5::text[]) as kind, unnest($6::uuid[]) as target_id,
+        unnest($7::uuid[]) as idempotency_key, unnest($8::uuid[]) as request_id,
+        unnest($9::text[]) as traceparent, unnest($10::text[]) as lane,
+        unnest($11::smallint[]) as priority, unnest($12::integer[]) as max_attempts,
+        unnest($13::text[]) as payload, unnest($14::timestamptz[]) as due_at,
+        unnest($15::bigint[]) as delay
 ),
 inserted as (
     insert into {schema}.items (

@@ -1,6 +1,6 @@
 -- $1 item, $2 token, $3 failure code. Whatever has become of the lease.
 with held as (
-    delete from {schema}.claims where id = $1 and (token = $2) is true
+    delete from {schema}.claims where id = $1 and token = $2
     returning *
 )
 insert into {schema}.ends (
@@ -8,7 +8,7 @@ insert into {schema}.ends (
     worker_losses, claim_seq, settled_token, cancel_requested_at, progress_percent, progress_note
 )
 select
-    id, org_id, false, $3, available_at, {schema}.clock(), '00000000-0000-0000-0000-000000000000',
+    id, org_id, false, $3, available_at, {schema}.clock(), null,
     attempts, worker_losses, claim_seq, settled_token, cancel_requested_at, progress_percent,
     progress_note
 from held

@@ -9,6 +9,5 @@ with marked as materialized (
     for update of dead
 )
 update {schema}.ends
-set audited_at = {schema}.clock(), updated_at = {schema}.clock(),
-    updated_by = '00000000-0000-0000-0000-000000000000'
+set audited_at = {schema}.clock(), updated_at = {schema}.clock(), updated_by = null
 where id = any (array(select id from marked))

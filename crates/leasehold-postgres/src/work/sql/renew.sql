@@ -1,4 +1,3 @@
--- A claim is looked up by its id, never by its token: see complete.sql.
 -- $1 items, $2 orgs, $3 tokens, $4 leases in microseconds, $5 and $6 progress or nulls. No item twice.
 with asked as materialized (
     select a.*
@@ -8,7 +7,7 @@ with asked as materialized (
 held as materialized (
     select c.id, a.lease, a.percent, a.note, a.entry
     from asked a
-    join {schema}.claims c on c.id = a.id and c.org_id = a.org_id and (c.token = a.token) is true
+    join {schema}.claims c on c.id = a.id and c.org_id = a.org_id and c.token = a.token
     where c.lease_expires_at > {schema}.clock()
     order by c.id
     for update of c
@@ -21,7 +20,7 @@ set lease_expires_at = least(
     progress_percent = coalesce(h.percent, c.progress_percent),
     progress_note = case when h.percent is null then c.progress_note else h.note end,
     updated_at = {schema}.clock(),
-    updated_by = '00000000-0000-0000-0000-000000000000'
+    updated_by = null
 from held h
 where c.id = h.id
 returning h.entry, c.cancel_requested_at is not null

@@ -1,4 +1,3 @@
--- A claim is looked up by its id, never by its token: see complete.sql.
 -- $1 items, $2 orgs, $3 tokens, $4 transitions by name, $5 delays in microseconds, $6 failure codes,
 -- $7 errors or notes, $8 results, $9 how many errors an item keeps. No item twice.
 --
@@ -13,7 +12,7 @@ with asked as materialized (
 held as materialized (
     select c.*, a.transition, a.delay, a.code, a.note, a.result, a.entry
     from asked a
-    join {schema}.claims c on c.id = a.id and c.org_id = a.org_id and (c.token = a.token) is true
+    join {schema}.claims c on c.id = a.id and c.org_id = a.org_id and c.token = a.token
     where a.transition = 'release' or c.lease_expires_at > {schema}.clock()
     order by c.id
     for update of c
@@ -48,7 +47,7 @@ queued as (
             {schema}.clock() + d.delay * interval '1 microsecond',
             timestamptz '9999-12-30 22:00:00+00'
         ),
-        {schema}.clock(), '00000000-0000-0000-0000-000000000000', d.attempts_left,
+        {schema}.clock(), null, d.attempts_left,
         d.worker_losses, d.claim_seq, d.token, d.progress_percent, d.progress_note
     from decided d
     where d.fate = 'queued'
@@ -60,13 +59,13 @@ ended as (
         progress_note, result
     )
     select h.id, h.org_id, true, null, h.available_at, {schema}.clock(),
-        uuid '00000000-0000-0000-0000-000000000000', h.attempts, h.worker_losses, h.claim_seq, h.token,
+        null::uuid, h.attempts, h.worker_losses, h.claim_seq, h.token,
         h.cancel_requested_at, h.progress_percent, h.progress_note, h.result::json
     from held h
     where h.transition = 'complete'
     union all
     select d.id, d.org_id, false, case d.fate when 'dead' then d.code else 'cancelled' end,
-        d.available_at, {schema}.clock(), uuid '00000000-0000-0000-0000-000000000000',
+        d.available_at, {schema}.clock(), null,
         d.attempts_left, d.worker_losses, d.claim_seq, d.token, d.cancel_requested_at,
         d.progress_percent, d.progress_note, null
     from decided d

@@ -45,7 +45,7 @@ queued as (
         worker_losses, claim_seq, settled_token, progress_percent, progress_note
     )
     select
-        id, org_id, lane, kind, priority, due_at, now, '00000000-0000-0000-0000-000000000000',
+        id, org_id, lane, kind, priority, due_at, now, null,
         attempts, worker_losses + 1, claim_seq, settled_token, progress_percent, progress_note
     from moved
     where code is null
@@ -56,7 +56,7 @@ ended as (
         worker_losses, claim_seq, settled_token, cancel_requested_at, progress_percent, progress_note
     )
     select
-        id, org_id, false, code, due_at, now, '00000000-0000-0000-0000-000000000000', attempts,
+        id, org_id, false, code, due_at, now, null, attempts,
         worker_losses + 1, claim_seq, settled_token, cancel_requested_at, progress_percent,
         progress_note
     from moved
