@@ -21,8 +21,20 @@ pub(crate) struct Arguments {
 enum Command {
     /// Print a state machine, the queue's attributes and the policies, as JSON to start from.
     ///
-    /// They go with the settings of the section [step_functions], or with the defaults if there is none.
+    /// They go with the settings of the section `[step_functions]`, or with the defaults if there is none.
     Template,
+}
+
+/// To be replaced by whoever deploys it.
+const ARN: &str = "${QueueArn}";
+
+#[derive(Serialize)]
+struct Document {
+    schema: u32,
+    state_machine: Value,
+    queue: Value,
+    worker_policy: Value,
+    state_machine_policy: Value,
 }
 
 pub(crate) fn run(
@@ -38,15 +50,6 @@ pub(crate) fn run(
     });
     let queue = tasks.map_or("${QueueUrl}", |tasks| tasks.queue.as_str());
     let route_by = tasks.and_then(|tasks| tasks.route_by.as_deref());
-    #[derive(Serialize)]
-    struct Document {
-        schema: u32,
-        state_machine: Value,
-        queue: Value,
-        worker_policy: Value,
-        state_machine_policy: Value,
-    }
-    const ARN: &str = "${QueueArn}";
     screen.object(&Document {
         schema: SCHEMA,
         state_machine: template::state_machine(&settings, queue, route_by),

@@ -21,6 +21,7 @@ const PACKAGES: [&str; 4] = [
 
 /// The interpreter of the rig's own environment; `None` where it cannot be installed, which is a failure
 /// on a build machine.
+#[expect(clippy::print_stderr, reason = "a case that cannot be tried says so")]
 fn python() -> Option<&'static Path> {
     static PYTHON: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     match PYTHON.get_or_init(install) {
