@@ -131,6 +131,13 @@ impl IdempotencyKey {
 /// Keeps keys made from text apart from every other `UUIDv5` in the world.
 const KEY_NAMESPACE: Uuid = Uuid::from_u128(0x6d1f_31d2_5a0c_4a7e_9b55_1c6e_8f27_a0b4);
 
+impl ScheduleId {
+    /// The id of the org's schedule of that name: the same in every process that declares it.
+    pub fn of_name(org: OrgId, name: &str) -> Self {
+        Self(Uuid::new_v5(&org.as_uuid(), name.as_bytes()))
+    }
+}
+
 impl OrgId {
     /// The one org of an installation that has no tenants.
     pub const SINGLE: Self = Self(Uuid::from_u128(0x0197_0000_0000_7000_8000_0000_0000_0001));

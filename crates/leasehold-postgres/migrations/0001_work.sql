@@ -109,9 +109,10 @@ create table troubles (
 );
 
 create table paused_lanes (
-    lane   text        not null primary key,
-    reason text        not null,
-    since  timestamptz not null
+    lane      text        not null primary key,
+    reason    text        not null,
+    paused_by text        not null, -- for people
+    since     timestamptz not null
 );
 
 -- For people, and for every read that shows an item.

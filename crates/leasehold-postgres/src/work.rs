@@ -106,8 +106,8 @@ impl WorkStore for PostgresStore {
         Ok(sweep::purge(self, retention, limit).await?)
     }
 
-    async fn pause_lane(&self, lane: &Lane, reason: &ShortText) -> StoreResult<()> {
-        Ok(lanes::pause(self, lane, reason).await?)
+    async fn pause_lane(&self, lane: &Lane, reason: &ShortText, by: &ShortText) -> StoreResult<()> {
+        Ok(lanes::pause(self, lane, reason, by).await?)
     }
 
     async fn resume_lane(&self, lane: &Lane) -> StoreResult<bool> {

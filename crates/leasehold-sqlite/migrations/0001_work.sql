@@ -62,9 +62,10 @@ CREATE INDEX work_items_unaudited ON work_items (org_id, id)
         AND audited_at IS NULL;
 
 CREATE TABLE paused_lanes (
-    lane   TEXT    NOT NULL PRIMARY KEY,
-    reason TEXT    NOT NULL,
-    since  INTEGER NOT NULL
+    lane      TEXT    NOT NULL PRIMARY KEY,
+    reason    TEXT    NOT NULL,
+    paused_by TEXT    NOT NULL, -- for people
+    since     INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 -- For people: the same rows with ids in hexadecimal and times in UTC.

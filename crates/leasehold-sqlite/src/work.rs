@@ -141,9 +141,9 @@ impl WorkStore for SqliteStore {
         .await
     }
 
-    async fn pause_lane(&self, lane: &Lane, reason: &ShortText) -> StoreResult<()> {
-        let (lane, reason) = (lane.clone(), reason.clone());
-        self.write(ONE, move |unit| lanes::pause(unit, &lane, &reason))
+    async fn pause_lane(&self, lane: &Lane, reason: &ShortText, by: &ShortText) -> StoreResult<()> {
+        let (lane, reason, by) = (lane.clone(), reason.clone(), by.clone());
+        self.write(ONE, move |unit| lanes::pause(unit, &lane, &reason, &by))
             .await
     }
 

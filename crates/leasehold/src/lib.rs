@@ -19,6 +19,7 @@ mod entry;
 mod executor;
 mod handler;
 mod health;
+pub mod schedule;
 mod shutdown;
 mod source;
 mod sweep;

@@ -7,11 +7,14 @@ use std::ops::Bound;
 use async_trait::async_trait;
 use jiff::Timestamp;
 
-use super::MemoryStore;
-use crate::ids::{OrgId, ScheduleId};
-use crate::item::NewItem;
-use crate::store::schedules::Schedule;
+use super::{MemoryStore, State};
+use crate::ids::{ItemId, OrgId, ScheduleId};
+use crate::store::schedules::{
+    Advance, Advanced, DueSchedules, Overlap, PutSchedule, Schedule, SchedulePause,
+};
+use crate::store::work::Enqueued;
 use crate::store::{ScheduleStore, StoreError, StoreResult};
+use crate::text::ShortText;
 
 /// The schedules of every org.
 #[derive(Default)]
@@ -20,32 +23,46 @@ pub(super) struct Schedules {
 }
 
 impl Schedules {
-    fn put(&mut self, org: OrgId, schedule: &Schedule) -> StoreResult<()> {
+    fn put(&mut self, org: OrgId, put: &PutSchedule) -> StoreResult<()> {
+        let name = &put.definition.name;
         let is_taken = self.schedules.values().any(|(other_org, other)| {
-            *other_org == org && other.name == schedule.name && other.id != schedule.id
+            *other_org == org && other.definition.name == *name && other.id != put.id
         });
         if is_taken {
             return Err(StoreError::Refused(format!(
-                "another schedule of the org is named {:?}; choose another name",
-                schedule.name
+                "another schedule of the org is named {name:?}; choose another name"
             )));
         }
-        match self.schedules.entry(schedule.id) {
+        match self.schedules.entry(put.id) {
             Entry::Vacant(vacant) => {
-                vacant.insert((org, schedule.clone()));
+                let fresh = Schedule {
+                    id: put.id,
+                    definition: put.definition.clone(),
+                    declared_by: put.declared_by.clone(),
+                    undeclared_at: None,
+                    paused: None,
+                    next_tick: put.next_tick,
+                    last_tick: None,
+                    last_item: None,
+                    revision: 1,
+                };
+                vacant.insert((org, fresh));
             }
             Entry::Occupied(mut occupied) => {
                 let (owner, stored) = occupied.get_mut();
                 if *owner != org {
                     return Err(StoreError::Refused(format!(
                         "the schedule id {} is taken; mint another",
-                        schedule.id
+                        put.id
                     )));
                 }
-                *stored = Schedule {
-                    last_tick: stored.last_tick,
-                    ..schedule.clone()
-                };
+                if !stored.definition.has_timing_of(&put.definition) {
+                    stored.next_tick = put.next_tick;
+                }
+                stored.definition = put.definition.clone();
+                stored.declared_by.clone_from(&put.declared_by);
+                stored.undeclared_at = None;
+                stored.revision += 1;
             }
         }
         Ok(())
@@ -57,12 +74,36 @@ impl Schedules {
             .filter(|(owner, _)| *owner == org)
             .map(|(_, schedule)| schedule)
     }
+
+    /// Changes the org's schedule if `change` says so, and raises its revision then.
+    fn change(
+        &mut self,
+        org: OrgId,
+        id: ScheduleId,
+        change: impl FnOnce(&mut Schedule) -> bool,
+    ) -> bool {
+        self.of_org(org, id).is_some_and(|schedule| {
+            let is_changed = change(schedule);
+            schedule.revision += i64::from(is_changed);
+            is_changed
+        })
+    }
+}
+
+impl State {
+    /// The item that a tick of the schedule has to wait for, if it must not overlap with it.
+    fn in_the_way(&self, org: OrgId, schedule: &Schedule) -> Option<ItemId> {
+        let skips = schedule.definition.overlap == Overlap::Skip;
+        let last = schedule.last_item.filter(|_| skips)?;
+        let item = self.work.item(org, last)?;
+        (!item.status.is_final()).then_some(last)
+    }
 }
 
 #[async_trait]
 impl ScheduleStore for MemoryStore {
-    async fn put_schedule(&self, org: OrgId, schedule: &Schedule) -> StoreResult<()> {
-        self.call(|state, _| state.schedules.put(org, schedule))
+    async fn put_schedule(&self, org: OrgId, put: &PutSchedule) -> StoreResult<()> {
+        self.call(|state, _| state.schedules.put(org, put))
     }
 
     async fn remove_schedule(&self, org: OrgId, schedule: ScheduleId) -> StoreResult<bool> {
@@ -75,6 +116,10 @@ impl ScheduleStore for MemoryStore {
         }))
     }
 
+    async fn schedule(&self, org: OrgId, schedule: ScheduleId) -> StoreResult<Option<Schedule>> {
+        Ok(self.call(|state, _| state.schedules.of_org(org, schedule).cloned()))
+    }
+
     async fn schedules(&self, org: OrgId, limit: u32) -> StoreResult<Vec<Schedule>> {
         Ok(self.call(|state, _| {
             let all = state.schedules.schedules.values();
@@ -85,35 +130,113 @@ impl ScheduleStore for MemoryStore {
         }))
     }
 
-    async fn all_schedules(
+    async fn due_schedules(
         &self,
         after: Option<ScheduleId>,
         limit: u32,
-    ) -> StoreResult<Vec<(OrgId, Schedule)>> {
+    ) -> StoreResult<DueSchedules> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        Ok(self.call(|state, _| {
-            let rest = state.schedules.schedules.range((from, Bound::Unbounded));
-            rest.take(limit as usize)
-                .map(|(_, owned)| owned.clone())
-                .collect()
+        Ok(self.call(|state, now| {
+            let all = &state.schedules.schedules;
+            let tick = |schedule: &Schedule| match schedule.paused {
+                Some(_) => None,
+                None => schedule.next_tick,
+            };
+            let is_due = |schedule: &Schedule| tick(schedule).is_some_and(|tick| tick <= now);
+            let rest = all.range((from, Bound::Unbounded));
+            let due = rest.map(|(_, owned)| owned).filter(|one| is_due(&one.1));
+            let coming = all.values().filter_map(|(_, schedule)| tick(schedule));
+            DueSchedules {
+                now,
+                due: due.take(limit as usize).cloned().collect(),
+                next: coming.filter(|tick| *tick > now).min(),
+            }
         }))
     }
 
-    async fn advance(
+    async fn advance(&self, org: OrgId, advance: &Advance) -> StoreResult<Advanced> {
+        Ok(self.call_and_hint(|state, now, lanes| {
+            let stored = state.schedules.of_org(org, advance.schedule);
+            let Some(stored) = stored.filter(|stored| {
+                let may_move = advance.ticks.is_none() || stored.paused.is_none();
+                stored.revision == advance.revision && may_move
+            }) else {
+                return Advanced::Late;
+            };
+            let mut moved = stored.clone();
+            if let Some(ticks) = advance.ticks {
+                moved.last_tick = Some(ticks.last);
+                moved.next_tick = ticks.next;
+                moved.revision += 1;
+            }
+            let answer = if let Some(last) = state.in_the_way(org, &moved) {
+                Advanced::Overlapping(last)
+            } else {
+                let fates = state.work.enqueue(org, advance.items.clone(), now, lanes);
+                if let Some(item) = fates.iter().rev().find_map(Enqueued::stored) {
+                    moved.last_item = Some(item.id);
+                    moved.revision = advance.revision + 1;
+                }
+                Advanced::Made(fates)
+            };
+            if let Some(stored) = state.schedules.of_org(org, advance.schedule) {
+                *stored = moved;
+            }
+            answer
+        }))
+    }
+
+    async fn pause_schedule(
         &self,
         org: OrgId,
         schedule: ScheduleId,
-        from: Option<Timestamp>,
-        to: Timestamp,
-        items: Vec<NewItem>,
+        reason: &ShortText,
+        by: &ShortText,
     ) -> StoreResult<bool> {
-        Ok(self.call_and_hint(|state, now, lanes| {
-            match state.schedules.of_org(org, schedule) {
-                Some(stored) if stored.last_tick == from => stored.last_tick = Some(to),
-                _ => return false,
-            }
-            state.work.enqueue(org, items, now, lanes);
-            true
+        Ok(self.call(|state, now| {
+            state.schedules.change(org, schedule, |stored| {
+                stored.paused = Some(SchedulePause {
+                    reason: reason.clone(),
+                    by: by.clone(),
+                    since: stored.paused.as_ref().map_or(now, |pause| pause.since),
+                });
+                true
+            })
+        }))
+    }
+
+    async fn resume_schedule(
+        &self,
+        org: OrgId,
+        schedule: ScheduleId,
+        next_tick: Option<Timestamp>,
+    ) -> StoreResult<bool> {
+        Ok(self.call(|state, _| {
+            state.schedules.change(org, schedule, |stored| {
+                let was_paused = stored.paused.take().is_some();
+                if was_paused {
+                    stored.next_tick = next_tick;
+                }
+                was_paused
+            })
+        }))
+    }
+
+    async fn mark_undeclared(
+        &self,
+        org: OrgId,
+        schedule: ScheduleId,
+        declared_by: &str,
+    ) -> StoreResult<bool> {
+        Ok(self.call(|state, now| {
+            state.schedules.change(org, schedule, |stored| {
+                let is_owner = stored.declared_by.as_deref() == Some(declared_by);
+                let marks = is_owner && stored.undeclared_at.is_none();
+                if marks {
+                    stored.undeclared_at = Some(now);
+                }
+                marks
+            })
         }))
     }
 }

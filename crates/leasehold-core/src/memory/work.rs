@@ -185,7 +185,7 @@ impl WorkStore for MemoryStore {
         Ok(self.call(|state, now| state.work.items.purge(earlier(now, retention), limit)))
     }
 
-    async fn pause_lane(&self, lane: &Lane, reason: &ShortText) -> StoreResult<()> {
+    async fn pause_lane(&self, lane: &Lane, reason: &ShortText, by: &ShortText) -> StoreResult<()> {
         self.call(|state, now| {
             let paused = state
                 .work
@@ -194,9 +194,11 @@ impl WorkStore for MemoryStore {
                 .or_insert_with(|| PausedLane {
                     lane: lane.clone(),
                     reason: reason.clone(),
+                    by: by.clone(),
                     since: now,
                 });
             paused.reason = reason.clone();
+            paused.by = by.clone();
         });
         Ok(())
     }
@@ -221,6 +223,10 @@ impl WorkStore for MemoryStore {
 }
 
 impl Work {
+    pub(super) fn item(&self, org: OrgId, id: ItemId) -> Option<&WorkItem> {
+        self.items.get(org, id)
+    }
+
     /// Enqueues a batch, and names the lanes that gained an item.
     pub(super) fn enqueue(
         &mut self,

@@ -175,10 +175,11 @@ pub trait WorkStore: Send + Sync + Debug {
     /// audit entry is owed. A full answer means: call again. The only hard delete of work items.
     async fn purge(&self, retention: Duration, limit: u32) -> StoreResult<u32>;
 
-    /// Stops claims of the lane until resumed; repeating it replaces the reason.
+    /// Stops claims of the lane until resumed; repeating it replaces the reason and who gave it, and leaves
+    /// since when.
     ///
     /// Takes no org: lanes are the installation's.
-    async fn pause_lane(&self, lane: &Lane, reason: &ShortText) -> StoreResult<()>;
+    async fn pause_lane(&self, lane: &Lane, reason: &ShortText, by: &ShortText) -> StoreResult<()>;
 
     /// Lets claims of the lane go on, and hints it. `false` if it was not paused.
     ///
@@ -217,6 +218,16 @@ pub enum Enqueued {
     KeyExists(WorkItem),
     /// Its id belongs to another org. Mint another.
     IdTaken,
+}
+
+impl Enqueued {
+    /// The row that is stored for it, unless its id is another org's.
+    pub const fn stored(&self) -> Option<&WorkItem> {
+        match self {
+            Self::Inserted(item) | Self::IdExists(item) | Self::KeyExists(item) => Some(item),
+            Self::IdTaken => None,
+        }
+    }
 }
 
 /// What a worker asks for when it claims.
@@ -426,6 +437,8 @@ pub struct PausedLane {
     pub lane: Lane,
     /// Why.
     pub reason: ShortText,
+    /// Who paused it, for people.
+    pub by: ShortText,
     /// Since when, by the store's clock.
     pub since: Timestamp,
 }

@@ -11,18 +11,24 @@ use crate::rows::Columns;
 use crate::store::PostgresStore;
 
 const PAUSE: &str = "
-    insert into {schema}.paused_lanes (lane, reason, since) values ($1, $2, {schema}.clock())
-    on conflict (lane) do update set reason = excluded.reason";
+    insert into {schema}.paused_lanes (lane, reason, paused_by, since)
+    values ($1, $2, $3, {schema}.clock())
+    on conflict (lane) do update set reason = excluded.reason, paused_by = excluded.paused_by";
 
 const RESUME: &str = "delete from {schema}.paused_lanes where lane = $1";
 
 const PAUSED: &str =
-    "select lane, reason, since from {schema}.paused_lanes order by lane collate \"C\"";
+    "select lane, reason, paused_by, since from {schema}.paused_lanes order by lane collate \"C\"";
 
-pub(super) async fn pause(store: &PostgresStore, lane: &Lane, reason: &ShortText) -> Answer<()> {
+pub(super) async fn pause(
+    store: &PostgresStore,
+    lane: &Lane,
+    reason: &ShortText,
+    by: &ShortText,
+) -> Answer<()> {
     store
         .tenantless()
-        .execute(PAUSE, &[&lane.as_str(), &reason.as_str()])
+        .execute(PAUSE, &[&lane.as_str(), &reason.as_str(), &by.as_str()])
         .await?;
     Ok(())
 }
@@ -46,6 +52,7 @@ pub(super) async fn paused(store: &PostgresStore) -> Answer<Vec<PausedLane>> {
         Ok(PausedLane {
             lane: columns.named(Lane::parse)?,
             reason: ShortText::new(columns.text()?),
+            by: ShortText::new(columns.text()?),
             since: columns.timestamp()?,
         })
     });

@@ -8,11 +8,21 @@ use crate::error::Answer;
 use crate::rows::{self, Columns};
 use crate::writer::Unit;
 
-pub(super) fn pause(unit: &Unit<'_>, lane: &Lane, reason: &ShortText) -> Answer<()> {
+pub(super) fn pause(
+    unit: &Unit<'_>,
+    lane: &Lane,
+    reason: &ShortText,
+    by: &ShortText,
+) -> Answer<()> {
     unit.execute(
-        "INSERT INTO paused_lanes (lane, reason, since) VALUES (?1, ?2, ?3)
-         ON CONFLICT (lane) DO UPDATE SET reason = excluded.reason",
-        params![lane.as_str(), reason.as_str(), unit.now.as_microsecond()],
+        "INSERT INTO paused_lanes (lane, reason, paused_by, since) VALUES (?1, ?2, ?3, ?4)
+         ON CONFLICT (lane) DO UPDATE SET reason = excluded.reason, paused_by = excluded.paused_by",
+        params![
+            lane.as_str(),
+            reason.as_str(),
+            by.as_str(),
+            unit.now.as_microsecond()
+        ],
     )?;
     Ok(())
 }
@@ -30,12 +40,13 @@ pub(super) fn resume(unit: &mut Unit<'_>, lane: &Lane) -> Answer<bool> {
 
 pub(super) fn paused(db: &Connection) -> Answer<Vec<PausedLane>> {
     let mut statement =
-        db.prepare_cached("SELECT lane, reason, since FROM paused_lanes ORDER BY lane")?;
+        db.prepare_cached("SELECT lane, reason, paused_by, since FROM paused_lanes ORDER BY lane")?;
     rows::collect(&mut statement, (), |row| {
         let mut columns = Columns::of(row);
         Ok(PausedLane {
             lane: columns.named(Lane::parse)?,
             reason: ShortText::new(columns.text()?),
+            by: ShortText::new(columns.text()?),
             since: columns.timestamp()?,
         })
     })

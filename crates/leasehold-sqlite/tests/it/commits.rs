@@ -6,7 +6,7 @@ use std::future::Future;
 
 use leasehold_core::rules::hand_back;
 use leasehold_core::store::ScheduleStore;
-use leasehold_core::store::schedules::Schedule;
+use leasehold_core::store::schedules::{Missed, Overlap, PutSchedule, ScheduleDefinition};
 use leasehold_core::store::work::{Ended, Renewal, Renewed, Settled, Settlement};
 use leasehold_core::{Hold, JsonObject, Lane, ScheduleId, StoreError, WorkStore};
 use std::time::Duration;
@@ -25,15 +25,26 @@ async fn gathered<T>(file: &OneFile, calls: impl Future<Output = T>) -> T {
     tokio::join!(biased; calls, release).0
 }
 
-fn schedule(name: &str) -> Schedule {
-    Schedule {
+fn schedule(name: &str) -> PutSchedule {
+    PutSchedule {
         id: ScheduleId::new(Uuid::now_v7()),
-        name: name.to_owned(),
-        kind: noop(),
-        lane: Lane::default(),
-        payload: JsonObject::empty(),
-        expression: "@daily".to_owned(),
-        last_tick: None,
+        definition: ScheduleDefinition {
+            name: name.to_owned(),
+            kind: noop(),
+            lane: Lane::default(),
+            payload: JsonObject::empty(),
+            priority: 0,
+            max_attempts: 1,
+            expression: "@daily".to_owned(),
+            zone: "UTC".to_owned(),
+            starts_at: None,
+            ends_at: None,
+            missed: Missed::Once,
+            overlap: Overlap::Allow,
+            jitter: Duration::ZERO,
+        },
+        declared_by: None,
+        next_tick: None,
     }
 }
 

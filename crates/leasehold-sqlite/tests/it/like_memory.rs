@@ -303,7 +303,14 @@ impl Pair {
     async fn lanes(&mut self) {
         let lane = self.lane();
         if self.random.u8(0..4) == 0 {
-            same!(self, pause_lane(&lane, &ShortText::new("because")));
+            same!(
+                self,
+                pause_lane(
+                    &lane,
+                    &ShortText::new("because"),
+                    &ShortText::new("somebody")
+                )
+            );
         } else {
             same!(self, resume_lane(&lane));
         }

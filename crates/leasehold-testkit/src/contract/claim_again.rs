@@ -64,7 +64,7 @@ pub async fn a_claim_is_answered_again_on_a_lane_paused_meanwhile(f: &Fixture) {
     let request = request();
     let claimed = f.claim(&request).await;
     f.work()
-        .pause_lane(&Lane::default(), &"maintenance".into())
+        .pause_lane(&Lane::default(), &"maintenance".into(), &"ops".into())
         .await
         .unwrap();
     assert_eq!(f.claim(&request).await, claimed);

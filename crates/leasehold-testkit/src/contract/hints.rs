@@ -181,7 +181,11 @@ pub async fn a_retried_item_hints_its_lane(f: &Fixture) {
 
 pub async fn a_resumed_lane_is_hinted(f: &Fixture) {
     f.work()
-        .pause_lane(&lane("mail"), &ShortText::new("bounces"))
+        .pause_lane(
+            &lane("mail"),
+            &ShortText::new("bounces"),
+            &ShortText::new("ops"),
+        )
         .await
         .unwrap();
     let mut hints = subscribe(f, &["mail"]);

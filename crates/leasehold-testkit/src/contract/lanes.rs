@@ -12,7 +12,11 @@ use super::samples::{
 pub async fn a_paused_lane_is_passed_over_until_resumed(f: &Fixture) {
     let row = f.insert(on_lane("mail")).await;
     f.work()
-        .pause_lane(&lane("mail"), &ShortText::new("bounces"))
+        .pause_lane(
+            &lane("mail"),
+            &ShortText::new("bounces"),
+            &ShortText::new("ops"),
+        )
         .await
         .unwrap();
     assert_eq!(f.claim(&request_from("mail")).await, []);
@@ -25,7 +29,11 @@ pub async fn other_lanes_of_the_claim_go_on_beside_a_paused_one(f: &Fixture) {
     f.insert(on_lane("mail")).await;
     let open = f.insert(on_lane("print")).await;
     f.work()
-        .pause_lane(&lane("mail"), &ShortText::new("bounces"))
+        .pause_lane(
+            &lane("mail"),
+            &ShortText::new("bounces"),
+            &ShortText::new("ops"),
+        )
         .await
         .unwrap();
     let request = ClaimRequest {
@@ -38,7 +46,11 @@ pub async fn other_lanes_of_the_claim_go_on_beside_a_paused_one(f: &Fixture) {
 pub async fn a_pause_takes_enqueues_and_leaves_claims_alone(f: &Fixture) {
     let held = f.held(on_lane("mail")).await;
     f.work()
-        .pause_lane(&lane("mail"), &ShortText::new("bounces"))
+        .pause_lane(
+            &lane("mail"),
+            &ShortText::new("bounces"),
+            &ShortText::new("ops"),
+        )
         .await
         .unwrap();
     f.insert(on_lane("mail")).await;
@@ -54,15 +66,15 @@ pub async fn paused_lanes_are_listed_with_their_reasons(f: &Fixture) {
     assert_eq!(f.work().paused_lanes().await.unwrap(), []);
     let pause = async |name, reason: &str| {
         f.work()
-            .pause_lane(&lane(name), &reason.into())
+            .pause_lane(&lane(name), &reason.into(), &ShortText::new("ops"))
             .await
             .unwrap();
     };
     let ((), moment) = f.timed(pause("mail", "bounces")).await;
     let paused = super::fixture::only(f.work().paused_lanes().await.unwrap());
     assert_eq!(
-        (paused.lane, paused.reason),
-        (lane("mail"), "bounces".into())
+        (paused.lane, paused.reason, paused.by),
+        (lane("mail"), "bounces".into(), "ops".into())
     );
     moment.assert_is(paused.since);
     pause("print", "no paper").await;
@@ -86,11 +98,19 @@ pub async fn paused_lanes_are_listed_with_their_reasons(f: &Fixture) {
 pub async fn only_a_paused_lane_is_resumed(f: &Fixture) {
     assert!(!f.work().resume_lane(&Lane::default()).await.unwrap());
     f.work()
-        .pause_lane(&Lane::default(), &ShortText::new("once"))
+        .pause_lane(
+            &Lane::default(),
+            &ShortText::new("once"),
+            &ShortText::new("ops"),
+        )
         .await
         .unwrap();
     f.work()
-        .pause_lane(&Lane::default(), &ShortText::new("twice"))
+        .pause_lane(
+            &Lane::default(),
+            &ShortText::new("twice"),
+            &ShortText::new("ops"),
+        )
         .await
         .unwrap();
     assert!(f.work().resume_lane(&Lane::default()).await.unwrap());

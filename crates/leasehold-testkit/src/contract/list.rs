@@ -296,16 +296,27 @@ macro_rules! store_contract {
             }
             schedules {
                 a_schedule_comes_back_as_it_was_put
-                putting_again_replaces_all_but_the_last_tick
+                putting_again_replaces_the_definition_and_keeps_how_far_it_came
+                a_new_timing_begins_with_the_tick_that_it_is_given
                 a_name_is_of_one_schedule_of_the_org
                 schedules_are_listed_in_id_order_up_to_the_limit
-                the_schedules_of_all_orgs_are_read_page_by_page
+                what_is_due_is_read_across_all_orgs_page_by_page
+                what_is_not_due_says_when_the_first_of_it_is
                 a_removed_schedule_is_gone_and_its_items_stay
                 a_tick_moves_the_schedule_and_enqueues_its_items
                 a_tick_that_somebody_else_made_writes_nothing
+                no_tick_is_made_of_a_definition_that_has_changed_meanwhile
                 a_schedule_that_is_not_there_makes_no_item
                 an_item_of_a_tick_that_exists_is_left_alone
                 a_tick_is_not_made_again_once_its_item_has_finished
+                ticks_without_items_move_the_schedule_alone
+                a_tick_over_an_unfinished_item_makes_none_where_that_is_asked_for
+                a_tick_over_an_unfinished_item_makes_one_otherwise
+                an_item_beside_the_ticks_moves_none_of_them
+                a_paused_schedule_makes_no_tick_until_resumed
+                a_pause_keeps_its_beginning_and_takes_a_new_reason
+                an_item_beside_the_ticks_is_made_in_a_pause_as_well
+                what_is_not_declared_any_more_is_marked_once_and_goes_on
                 a_tick_hints_the_lanes_of_its_items
             }
             liveness {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use leasehold_core::store::events::Stream;
 use leasehold_core::store::markers::Begun;
 use leasehold_core::store::outbox::OutboxRow;
+use leasehold_core::store::schedules::Advanced;
 use leasehold_core::store::{StoreResult, Stores};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
@@ -16,7 +17,7 @@ use super::fixture::{Fixture, insist};
 use super::markers::{begin, scope};
 use super::outbox::{pending, row};
 use super::samples::{LEASE, ORG, request_of};
-use super::schedules::{schedule, tick, tick_item};
+use super::schedules::{advance_to, schedule};
 
 /// Runs so many actors from a barrier, over two handles in turn, and gathers their answers.
 async fn gather<T, F>(f: &Fixture, actors: usize, act: impl Fn(usize, Stores) -> F) -> Vec<T>
@@ -129,23 +130,25 @@ const PART: leasehold_core::store::outbox::PendingRequest = pending(3);
 
 pub async fn of_eight_that_make_one_tick_one_does(f: &Fixture) {
     let of = schedule(1);
+    let id = of.id;
     f.stores.schedules.put_schedule(ORG, &of).await.unwrap();
     let ticks = u32::try_from((f.repeats / 50).min(300)).unwrap();
     for number in 1..=ticks {
-        let from = (number > 1).then(|| tick(number - 1));
-        let id = of.id;
+        let read = f.stores.schedules.schedule(ORG, id).await.unwrap().unwrap();
         let advance = move |_, stores: Stores| async move {
             let schedules = &stores.schedules;
+            // Each with an item of its own, under the key that all of them give it.
+            let tick = advance_to(id, read.revision, number);
             let call =
-                || -> std::pin::Pin<Box<dyn Future<Output = StoreResult<bool>> + Send + '_>> {
-                    schedules.advance(ORG, id, from, tick(number), vec![tick_item(id, number)])
+                || -> std::pin::Pin<Box<dyn Future<Output = StoreResult<Advanced>> + Send + '_>> {
+                    schedules.advance(ORG, &tick)
                 };
             insist(call).await
         };
         let won = gather(f, 8, advance)
             .await
             .into_iter()
-            .filter(|won| *won)
+            .filter(|answer| matches!(answer, Advanced::Made(_)))
             .count();
         assert_eq!(won, 1, "tick {number}");
     }

@@ -2,11 +2,11 @@
 
 use leasehold_core::store::events::{NewEntry, Stream};
 use leasehold_core::store::markers::{Begin, Begun, MarkerScope};
-use leasehold_core::store::schedules::Schedule;
+use leasehold_core::store::schedules::{Advance, Advanced, Ticks};
 use leasehold_core::store::work::{
     Cancelled, Ended, Enqueued, Filter, Page, Renewed, Retried, Settled,
 };
-use leasehold_core::{NewItem, ScheduleId, WorkItem};
+use leasehold_core::{NewItem, ScheduleId, ShortText, WorkItem};
 use uuid::Uuid;
 
 use super::fixture::Fixture;
@@ -237,24 +237,41 @@ pub async fn markers_keep_to_their_org(f: &Fixture) {
 
 pub async fn schedules_keep_to_their_org(f: &Fixture) {
     let store = &f.stores.schedules;
-    let ours = schedules::schedule(1);
+    let mut ours = schedules::schedule(1);
+    ours.declared_by = Some("billing".to_owned());
     store.put_schedule(ORG, &ours).await.unwrap();
     assert_eq!(store.schedules(OTHER, 10).await.unwrap(), []);
+    assert_eq!(store.schedule(OTHER, ours.id).await.unwrap(), None);
     assert!(!store.remove_schedule(OTHER, ours.id).await.unwrap());
-    let to = f.now().await;
-    assert!(
-        !store
-            .advance(OTHER, ours.id, None, to, vec![item()])
-            .await
-            .unwrap()
-    );
-    // What an org answers to an id that is another's is its own affair; the row is not.
-    let theirs = Schedule {
-        expression: "every second".to_owned(),
-        ..schedules::schedule(1)
+    let mut advance = Advance {
+        schedule: ours.id,
+        revision: 1,
+        ticks: None,
+        items: vec![item()],
     };
+    let late = store.advance(OTHER, &advance).await.unwrap();
+    assert_eq!(late, Advanced::Late);
+    advance.ticks = Some(Ticks {
+        last: f.now().await,
+        next: None,
+    });
+    let late = store.advance(OTHER, &advance).await.unwrap();
+    assert_eq!(late, Advanced::Late);
+    let word = ShortText::new("ours");
+    let paused = store.pause_schedule(OTHER, ours.id, &word, &word).await;
+    assert!(!paused.unwrap());
+    let marked = store.mark_undeclared(OTHER, ours.id, "billing").await;
+    assert!(!marked.unwrap());
+    // What an org answers to an id that is another's is its own affair; the row is not.
+    let mut theirs = schedules::schedule(1);
+    theirs.definition.expression = "every second".to_owned();
     let _ = store.put_schedule(OTHER, &theirs).await;
-    assert_eq!(store.schedules(ORG, 10).await.unwrap(), [ours]);
+    let stored = schedules::fresh(ours.clone());
+    assert_eq!(store.schedules(ORG, 10).await.unwrap(), [stored]);
+    let paused = store.pause_schedule(ORG, ours.id, &word, &word).await;
+    assert!(paused.unwrap());
+    let resumed = store.resume_schedule(OTHER, ours.id, None).await;
+    assert!(!resumed.unwrap());
     let unknown = ScheduleId::new(Uuid::from_u128(99));
     assert!(!store.remove_schedule(ORG, unknown).await.unwrap());
     f.advance(HOUR).await;

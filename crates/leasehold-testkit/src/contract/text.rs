@@ -119,7 +119,7 @@ pub async fn a_progress_note_comes_back_byte_for_byte(f: &Fixture) {
 pub async fn a_pause_reason_comes_back_byte_for_byte(f: &Fixture) {
     for reason in texts() {
         f.work()
-            .pause_lane(&Lane::default(), &reason)
+            .pause_lane(&Lane::default(), &reason, &ShortText::new("ops"))
             .await
             .unwrap();
         assert_eq!(f.work().paused_lanes().await.unwrap()[0].reason, reason);

@@ -143,9 +143,12 @@ impl WorkStore for FaultStore {
             .await
     }
 
-    async fn pause_lane(&self, lane: &Lane, reason: &ShortText) -> StoreResult<()> {
+    async fn pause_lane(&self, lane: &Lane, reason: &ShortText, by: &ShortText) -> StoreResult<()> {
         self.faults
-            .pass(Operation::PauseLane, self.inner.pause_lane(lane, reason))
+            .pass(
+                Operation::PauseLane,
+                self.inner.pause_lane(lane, reason, by),
+            )
             .await
     }
 

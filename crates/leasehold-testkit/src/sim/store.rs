@@ -194,7 +194,11 @@ impl Store {
     }
 
     pub(super) fn pause(&self, lane: &Lane) {
-        at_once(self.memory.pause_lane(lane, &"a person looks".into())).unwrap();
+        at_once(
+            self.memory
+                .pause_lane(lane, &"a person looks".into(), &"a person".into()),
+        )
+        .unwrap();
     }
 
     pub(super) fn resume(&self, lane: &Lane) {

@@ -136,7 +136,7 @@ fn only_what_can_be_claimed_anew_is_hinted() {
     );
     hinted(true, "a recovered item");
 
-    block_on(store.pause_lane(&Lane::default(), &"trouble".into())).unwrap();
+    block_on(store.pause_lane(&Lane::default(), &"trouble".into(), &"ops".into())).unwrap();
     hinted(false, "a pause");
     assert!(block_on(store.resume_lane(&Lane::default())).unwrap());
     hinted(true, "the end of a pause");

@@ -2,7 +2,7 @@ use super::*;
 use crate::ids::{RequestId, ScheduleId, TargetId};
 use crate::store::markers::{Begin, Begun, MarkerAnswer, MarkerScope};
 use crate::store::outbox::{NewOutboxRow, PendingRequest};
-use crate::store::schedules::Schedule;
+use crate::store::schedules::{Missed, Overlap, PutSchedule, ScheduleDefinition};
 use crate::store::{MarkerStore, OutboxStore, ScheduleStore, StoreError};
 
 fn row(number: u128) -> NewOutboxRow {
@@ -121,16 +121,27 @@ fn a_finish_may_be_repeated_and_an_overlong_key_is_refused() {
 #[test]
 fn a_schedule_whose_name_or_id_is_taken_is_refused() {
     let (_, store) = store();
-    let schedule = |number: u128, name: &str| Schedule {
+    let schedule = |number: u128, name: &str| PutSchedule {
         id: ScheduleId::new(Uuid::from_u128(number)),
-        name: name.to_owned(),
-        kind: kind(),
-        lane: Lane::default(),
-        payload: JsonObject::empty(),
-        expression: "every minute".to_owned(),
-        last_tick: None,
+        definition: ScheduleDefinition {
+            name: name.to_owned(),
+            kind: kind(),
+            lane: Lane::default(),
+            payload: JsonObject::empty(),
+            priority: 0,
+            max_attempts: 1,
+            expression: "@daily".to_owned(),
+            zone: "UTC".to_owned(),
+            starts_at: None,
+            ends_at: None,
+            missed: Missed::Once,
+            overlap: Overlap::Allow,
+            jitter: Duration::ZERO,
+        },
+        declared_by: None,
+        next_tick: None,
     };
-    let put = |org, schedule: &Schedule| block_on(store.put_schedule(org, schedule));
+    let put = |org, schedule: &PutSchedule| block_on(store.put_schedule(org, schedule));
     let other_org = OrgId::new(Uuid::from_u128(9));
     put(ORG, &schedule(1, "nightly")).unwrap();
     put(ORG, &schedule(1, "nightly")).unwrap();
@@ -143,8 +154,7 @@ fn a_schedule_whose_name_or_id_is_taken_is_refused() {
         put(other_org, &schedule(1, "weekly")),
         Err(StoreError::Refused(_))
     ));
-    assert_eq!(
-        block_on(store.schedules(ORG, 10)).unwrap(),
-        [schedule(1, "nightly")]
-    );
+    let stored = block_on(store.schedules(ORG, 10)).unwrap();
+    assert_eq!(stored.len(), 1);
+    assert_eq!(stored[0].definition, schedule(1, "nightly").definition);
 }
