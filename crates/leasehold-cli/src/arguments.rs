@@ -12,8 +12,8 @@ use crate::config::{Origin, PostgresFlags, Setting};
 use crate::failure::{EXIT_CODES, Failure};
 use crate::telling::Lines;
 use crate::{
-    bench, completions, config, database, demo, doctor, enqueue, exec, health, items, migrate,
-    observability, run, step_functions,
+    bench, completions, config, database, demo, doctor, enqueue, exec, health, items, lanes,
+    migrate, observability, run, schedules, step_functions,
 };
 
 const STYLES: Styles = Styles::styled()
@@ -171,6 +171,8 @@ pub(crate) enum Command {
     Enqueue(enqueue::Arguments),
     #[command(visible_alias = "jobs")]
     Items(items::Arguments),
+    Lanes(lanes::Arguments),
+    Schedules(schedules::Arguments),
     Run(run::Arguments),
     Dev(run::dev::Arguments),
     Exec(exec::Arguments),
@@ -218,6 +220,8 @@ impl Command {
             Self::Observability(_) => Some("a file is printed, and no database is opened"),
             Self::Enqueue(_)
             | Self::Items(_)
+            | Self::Lanes(_)
+            | Self::Schedules(_)
             | Self::Run(_)
             | Self::Dev(_)
             | Self::Exec(_)

@@ -29,6 +29,7 @@ mod page;
 mod postgres;
 mod problem;
 mod redaction;
+mod schedules;
 mod serving;
 mod show;
 mod step_functions;
@@ -38,6 +39,7 @@ mod worker;
 pub(crate) use kinds::KindConfig;
 pub(crate) use postgres::{PostgresConfig, PostgresFlags};
 pub(crate) use redaction::{MASK, redacted};
+pub(crate) use schedules::Schedules;
 pub(crate) use step_functions::StepFunctionsConfig;
 pub(crate) use worker::{WorkerConfig, WorkerFlags};
 
@@ -102,6 +104,7 @@ pub(crate) struct Config {
     pub(crate) kinds: BTreeMap<Kind, KindConfig>,
     /// Where tasks come from, if the worker takes those and no items of a queue.
     pub(crate) step_functions: Option<StepFunctionsConfig>,
+    pub(crate) schedules: Schedules,
 }
 
 const KEYS: &[&str] = &[
@@ -111,6 +114,7 @@ const KEYS: &[&str] = &[
     "lanes",
     "kinds",
     "step_functions",
+    "schedules",
 ];
 const LANE_KEYS: &[&str] = &["capacity"];
 
@@ -257,6 +261,8 @@ impl Config {
         let folder = folder_of(file.as_deref());
         let kinds = section("kinds").map(|sections| kinds::read(&sections, folder));
         let kinds = kinds.unwrap_or_default();
+        let schedules = section("schedules").map(|sections| schedules::read(&sections, &kinds));
+        let schedules = schedules.unwrap_or_default();
         let alone: Vec<&Lane> = lanes.keys().collect();
         let mut problems = Vec::new();
         let worker = section("worker");
@@ -274,6 +280,7 @@ impl Config {
             lanes,
             kinds,
             step_functions,
+            schedules,
         };
         if problems.is_empty() {
             problems.extend(config.misnamed(shown));

@@ -8,7 +8,7 @@
 //! - [`config`]: the file `leasehold.toml`, and what stands over it.
 //! - [`database`]: the one place that looks at a database URL.
 //! - [`screen`]: how answers are printed. [`failure`]: how refusals are.
-//! - [`enqueue`], [`items`], [`exec`], [`migrate`], [`doctor`], [`health`], [`completions`]:
+//! - [`enqueue`], [`items`], [`lanes`], [`schedules`], [`exec`], [`migrate`], [`doctor`], [`health`], [`completions`]:
 //!   one module per command.
 //! - [`step_functions`]: what goes with a worker for tasks.
 //! - [`runtime`]: what they wait on. [`init`]: what falls to PID 1.
@@ -27,12 +27,14 @@ mod failure;
 mod health;
 mod init;
 mod items;
+mod lanes;
 mod migrate;
 mod names;
 mod observability;
 mod payload;
 mod run;
 mod runtime;
+mod schedules;
 mod screen;
 mod step_functions;
 mod stops;
@@ -97,6 +99,8 @@ fn run(arguments: Arguments, screen: &Screen) -> Result<Answer, Failure> {
         Command::Demo(arguments) => demo::run(&arguments, common.verbose, screen),
         Command::Enqueue(arguments) => enqueue::run(&arguments, common, screen),
         Command::Items(arguments) => items::run(arguments, common, screen),
+        Command::Lanes(arguments) => lanes::run(arguments, common, screen),
+        Command::Schedules(arguments) => schedules::run(arguments, common, screen),
         Command::Bench(arguments) => bench::run(&arguments, screen),
         Command::Exec(arguments) => exec::run(&arguments, common, screen),
         Command::Run(arguments) => run::run(&arguments, common, screen),

@@ -49,6 +49,18 @@ pub(crate) fn parse_lane(text: &str) -> Result<Lane, Failure> {
     Lane::parse(text).map_err(|error| name_refused(&error, Lane::parse(&spelled(text, '-')).ok()))
 }
 
+/// Who acts, for people who look later: as it was said, else the user of this system.
+pub(crate) fn operator(said: Option<String>) -> String {
+    let user = || {
+        ["USER", "LOGNAME"]
+            .iter()
+            .find_map(|name| std::env::var(name).ok())
+    };
+    let said = said.filter(|name| !name.trim().is_empty());
+    said.or_else(user)
+        .unwrap_or_else(|| "the command line".to_owned())
+}
+
 /// The library says what and why in one line; `near` is a name like it that would do.
 fn name_refused(error: &NameError, near: Option<impl Display>) -> Failure {
     let told = error.to_string();

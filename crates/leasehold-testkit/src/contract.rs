@@ -51,6 +51,7 @@ pub mod settle_again;
 pub mod sweep;
 pub mod tenants;
 pub mod text;
+pub mod workers;
 
 pub use fixture::Fixture;
 

@@ -56,6 +56,43 @@ pub(crate) async fn dead_letter(
         .await
 }
 
+/// What an audit entry about a schedule or a lane says.
+#[derive(Serialize)]
+pub(crate) struct Act<'a> {
+    /// Which, by name.
+    pub(crate) name: &'a str,
+    /// Who, for people.
+    pub(crate) by: &'a str,
+    /// Why, if it was said.
+    pub(crate) reason: Option<&'a str>,
+}
+
+/// Writes the audit entry of an act on a schedule or a lane, such as `work.lane.pause`. The act has taken
+/// place by then, so a failure is logged and not returned.
+pub(crate) async fn act(
+    stores: &Stores,
+    context: &OpContext,
+    kind: &str,
+    target: Uuid,
+    act: &Act<'_>,
+) {
+    let entry = NewEntry {
+        id: Uuid::now_v7(),
+        kind: kind.to_owned(),
+        target_id: target,
+        actor_id: context.user_id(),
+        request_id: context.request().request_id,
+        app: context.request().app.version.to_string(),
+        payload: JsonObject::encode(act).unwrap_or_default(),
+    };
+    let appended = stores
+        .events
+        .append(context.org_id(), Stream::Audit, &entry);
+    if let Err(error) = appended.await {
+        tracing::error!(kind, name = act.name, %error, "an operator's act could not be audited");
+    }
+}
+
 /// Writes the audit entry of an operator's act. The act has taken place by then, so a failure is
 /// logged and not returned.
 pub(crate) async fn operator_act(stores: &Stores, context: &OpContext, item: &WorkItem, act: &str) {

@@ -10,19 +10,23 @@ use leasehold_core::context::NotAuthorized;
 use leasehold_core::store::work::{Cancelled, Enqueued, Filter, Page, Retried};
 use leasehold_core::{
     App, AppKind, Clock, Due, IdempotencyKey, ItemId, JsonError, JsonObject, Kind, Lane, NameError,
-    NewItem, OpContext, Permission, RequestContext, RequestId, StoreError, Stores, TargetId,
-    WorkItem,
+    NewItem, OpContext, Permission, RequestContext, RequestId, ShortText, StoreError, Stores,
+    TargetId, WorkItem,
 };
 use tracing::{Instrument as _, Span};
 
 use crate::clock::SystemClock;
+use crate::schedule::TimingError;
 use crate::tenancy::SingleTenant;
 use crate::trace;
 use crate::work::{self, Work};
 
 mod explain;
+mod lanes;
+mod schedules;
 
 pub use explain::Explanation;
+pub use schedules::{Declared, RunNow};
 
 /// Acts in one org, under one context. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -31,6 +35,7 @@ pub struct Client {
     context: OpContext,
     clock: Arc<dyn Clock>,
     payload_bytes_max: usize,
+    operator: Option<ShortText>,
 }
 
 /// Why a client's call did not take place.
@@ -57,6 +62,9 @@ pub enum ClientError {
     /// The store could not; [`StoreError::is_passing`] says whether asking again may help.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A schedule's expression or zone says nothing. Correct it.
+    #[error(transparent)]
+    Timing(#[from] TimingError),
 }
 
 impl From<JsonError> for ClientError {
@@ -82,6 +90,7 @@ impl Client {
             context,
             clock: Arc::new(SystemClock),
             payload_bytes_max: JsonObject::BYTES_MAX,
+            operator: None,
         }
     }
 
@@ -111,6 +120,22 @@ impl Client {
     pub fn with_payload_bytes_max(mut self, bytes_max: usize) -> Self {
         self.payload_bytes_max = bytes_max;
         self
+    }
+
+    /// Says who acts, for people: what pauses and audit entries name. Without it the context's user, or the
+    /// program.
+    pub fn with_operator(mut self, name: impl Into<ShortText>) -> Self {
+        self.operator = Some(name.into());
+        self
+    }
+
+    fn operator(&self) -> ShortText {
+        let user = self.context.user_id();
+        match &self.operator {
+            Some(name) => name.clone(),
+            None if user.is_nil() => ShortText::new(&self.context.request().app.version),
+            None => ShortText::new(user.to_string()),
+        }
     }
 
     /// The stores it acts on.

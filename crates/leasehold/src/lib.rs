@@ -29,7 +29,7 @@ mod trace;
 mod work;
 pub mod worker;
 
-pub use client::{Client, ClientError, Enqueue, Explanation};
+pub use client::{Client, ClientError, Declared, Enqueue, Explanation, RunNow};
 pub use clock::SystemClock;
 pub use config::{SettingsError, WorkerSettings};
 pub use entry::main;

@@ -95,6 +95,7 @@ pub struct Metrics {
     sweep_seconds: Histogram,
     requeued: Counter,
     purged: Family<Rows, Counter>,
+    ticks: Family<Outcome, Counter>,
     oldest_age: Family<ByLane, Seconds>,
     items: Family<LaneState, Gauge>,
     work_failed: Gauge,
@@ -148,6 +149,7 @@ impl Metrics {
             sweep_seconds: seconds(),
             requeued: Counter::default(),
             purged: Family::default(),
+            ticks: Family::default(),
             oldest_age: Family::default(),
             items: Family::default(),
             work_failed: Gauge::default(),
@@ -203,6 +205,7 @@ impl Metrics {
         register(registry, &names::SWEEP_SECONDS, self.sweep_seconds.clone());
         register(registry, &names::SWEEP_REQUEUED, self.requeued.clone());
         register(registry, &names::SWEEP_PURGED, self.purged.clone());
+        register(registry, &names::SCHEDULE_TICKS, self.ticks.clone());
         register(
             registry,
             &names::QUEUE_OLDEST_AGE_SECONDS,
@@ -383,6 +386,11 @@ impl Metrics {
                 .get_or_create(&Rows { rows: what })
                 .inc_by(*count);
         }
+    }
+
+    pub(crate) fn ticked(&self, outcome: &'static str, ticks: usize) {
+        let counter = self.ticks.get_or_create(&Outcome { outcome });
+        counter.inc_by(u64::try_from(ticks).unwrap_or(u64::MAX));
     }
 
     pub(crate) fn gauges(&self, gauges: &Gauges) {

@@ -48,6 +48,7 @@ mod liveness;
 pub(crate) mod outages;
 mod settle;
 mod sweeping;
+mod ticker;
 
 pub(crate) use dispatch::Verdict;
 pub use dispatch::{Ending, KindSettings};
@@ -59,6 +60,7 @@ use keeper::Keeper;
 use liveness::Liveness;
 use outages::Outages;
 use sweeping::Sweeping;
+use ticker::Ticker;
 
 /// A worker about to run: checked, its port bound, nothing claimed yet.
 #[derive(Debug)]
@@ -344,6 +346,7 @@ impl<S: Source, E: Executor> Worker<S, E> {
             looping: Looping {
                 source: self.source,
                 drive,
+                ticker: sweep.as_ref().map(Ticker::beside),
                 sweep: sweep.map(Sweeping::new),
             },
             keeping: Keeping {
@@ -371,6 +374,7 @@ struct Looping<S, E> {
     source: Arc<S>,
     drive: Drive<S, E>,
     sweep: Option<Sweeping>,
+    ticker: Option<Ticker>,
 }
 
 impl<S: Source, E: Executor> Looping<S, E> {
@@ -380,12 +384,19 @@ impl<S: Source, E: Executor> Looping<S, E> {
             .sweep
             .map(|sweep| tokio::spawn(sweep.run(sweep_stop.clone())))
             .map(AbortOnDropHandle::new);
+        let ticking = self
+            .ticker
+            .map(|ticker| tokio::spawn(ticker.run(sweep_stop.clone())))
+            .map(AbortOnDropHandle::new);
         let end = self.drive.run().await;
         self.source.close().await;
         sweep_stop.cancel();
         if let Some(sweeping) = sweeping {
             // A sweep that panicked has ended too; the loop's own end counts.
             let _ = sweeping.await;
+        }
+        if let Some(ticking) = ticking {
+            let _ = ticking.await;
         }
         end
     }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::page::nearest;
 use super::problem::{self, Complaint, Problem};
-use super::serving::{idle_lanes, unserved_kinds};
+use super::serving::{idle_lanes, unserved_kinds, unserved_schedules};
 use super::show::{self, Line};
 use super::{Config, FILE, Origin, WorkerFlags};
 use crate::arguments::Common;
@@ -107,6 +107,7 @@ fn check(flags: &WorkerFlags, common: &Common, screen: &Screen) -> Result<Answer
     let mut warnings = strays();
     warnings.extend(unserved_kinds(&config, &file));
     warnings.extend(idle_lanes(&config, &file));
+    warnings.extend(unserved_schedules(&config, &file));
     let kinds: Vec<&str> = config.kinds.keys().map(leasehold::Kind::as_str).collect();
     if screen.is_json() {
         #[derive(Serialize)]

@@ -58,6 +58,20 @@ pub(super) fn unserved_kinds(config: &Config, file: &str) -> Vec<String> {
     unserved.map(warn).collect()
 }
 
+/// A warning for each schedule whose items this file's workers would not run. Another's may.
+pub(super) fn unserved_schedules(config: &Config, file: &str) -> Vec<String> {
+    let schedules = config.schedules.iter();
+    let unserved = schedules.filter_map(|(name, schedule)| {
+        let it = &schedule.value;
+        let why = config.unserved(&it.kind, &it.lane)?;
+        Some(format!(
+            "{}: schedules.{name}: {why}",
+            schedule.origin.shown(file)
+        ))
+    });
+    unserved.collect()
+}
+
 /// A warning for each lane whose capacity none of this file's kinds would use. Who enqueues may name the
 /// lane, so it is nothing to refuse.
 pub(super) fn idle_lanes(config: &Config, file: &str) -> Vec<String> {

@@ -1,6 +1,7 @@
 //! The settings as they are in the end: one a line, as the file would have them, or as JSON.
 
 use leasehold::Lane;
+use leasehold::schedule::ScheduleDefinition;
 use leasehold_fence::protocol::RegisteredError;
 use serde_json::{Value, json};
 
@@ -62,7 +63,43 @@ pub(super) fn lines(config: &Config) -> Vec<Line<'_>> {
             origin: &value.origin,
         }));
     }
+    for (name, schedule) in &config.schedules {
+        of_schedule(&join("schedules", name), schedule, &mut lines);
+    }
     lines
+}
+
+fn of_schedule<'a>(
+    path: &str,
+    schedule: &'a Setting<ScheduleDefinition>,
+    lines: &mut Vec<Line<'a>>,
+) {
+    let it = &schedule.value;
+    let (when, expression) = match it.expression.strip_prefix("@every ") {
+        Some(interval) => ("every", interval),
+        None => ("cron", it.expression.as_str()),
+    };
+    let instant = |at: Option<jiff::Timestamp>| at.map(|at| at.to_string()).into();
+    let jitter = (!it.jitter.is_zero()).then(|| units::length_text(it.jitter));
+    let values: [(&str, Value); 12] = [
+        (when, expression.into()),
+        ("zone", it.zone.as_str().into()),
+        ("kind", it.kind.as_str().into()),
+        ("payload", it.payload.as_str().into()),
+        ("lane", it.lane.as_str().into()),
+        ("priority", it.priority.into()),
+        ("max_attempts", it.max_attempts.into()),
+        ("missed", it.missed.to_string().into()),
+        ("overlap", it.overlap.as_str().into()),
+        ("starts_at", instant(it.starts_at)),
+        ("ends_at", instant(it.ends_at)),
+        ("jitter", jitter.into()),
+    ];
+    lines.extend(values.into_iter().map(|(name, value)| Line {
+        key: join(path, name),
+        value,
+        origin: &schedule.origin,
+    }));
 }
 
 fn of_kind<'a>(path: &str, kind: &'a KindConfig, lines: &mut Vec<Line<'a>>) {

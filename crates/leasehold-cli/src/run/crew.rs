@@ -52,6 +52,21 @@ async fn look_at_fences(database: &Database) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Puts the schedules of the file. Without a file there are none to be compared with those that are stored.
+async fn declare(config: &Config, queue: &Queue) -> Result<(), Failure> {
+    if config.file.is_none() {
+        return Ok(());
+    }
+    let owner = &config.worker.settings.name;
+    let schedules = config.schedules.values();
+    let schedules = schedules.map(|schedule| schedule.value.clone()).collect();
+    let declared = queue.declare_schedules(owner, schedules).await?;
+    for name in &declared.put {
+        tracing::info!(schedule = name, "a schedule was put");
+    }
+    Ok(())
+}
+
 impl Crew {
     /// Opens the queue, which is made if there is none, and prepares a worker for the lanes that share
     /// a capacity and one for each that has its own.
@@ -78,6 +93,7 @@ impl Crew {
         let database = Database::of(config)?.serving(config.calls_at_once())?;
         let queue = database.open_or_create().await?;
         look_at_fences(&database).await?;
+        declare(config, &queue).await?;
         let stores = queue.stores().clone();
         let port = shared_port(config, &settings)?;
         let workers: Result<Vec<Member>, Failure> = settings

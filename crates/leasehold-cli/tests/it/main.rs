@@ -32,6 +32,7 @@ mod readme;
 mod run;
 #[cfg(test)]
 mod scarce;
+mod schedules;
 #[cfg(test)]
 #[path = "../../../leasehold-postgres/tests/it/server.rs"]
 mod server;

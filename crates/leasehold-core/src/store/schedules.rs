@@ -127,6 +127,30 @@ pub struct ScheduleDefinition {
 }
 
 impl ScheduleDefinition {
+    /// A schedule on the default lane, in UTC, that makes up for missed ticks once and lets its items overlap.
+    pub fn new(
+        name: impl Into<String>,
+        expression: impl Into<String>,
+        kind: Kind,
+        payload: JsonObject,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            kind,
+            lane: Lane::default(),
+            payload,
+            priority: 0,
+            max_attempts: NewItem::MAX_ATTEMPTS,
+            expression: expression.into(),
+            zone: "UTC".to_owned(),
+            starts_at: None,
+            ends_at: None,
+            missed: Missed::default(),
+            overlap: Overlap::default(),
+            jitter: Duration::ZERO,
+        }
+    }
+
     /// Whether both have their ticks at the same instants.
     pub fn has_timing_of(&self, other: &Self) -> bool {
         let timing = |one: &Self| (one.starts_at, one.ends_at);
@@ -150,7 +174,7 @@ pub enum Missed {
 
 impl Missed {
     /// More at once would be a flood, and a batch of the store.
-    pub const UP_TO_MAX: u32 = 1_000;
+    pub const UP_TO_MAX: u32 = 100;
 }
 
 impl fmt::Display for Missed {
@@ -167,7 +191,7 @@ impl FromStr for Missed {
     type Err = NameError;
 
     fn from_str(text: &str) -> Result<Self, NameError> {
-        let rule = "use skip, once or up-to-N with N from 1 to 1000";
+        let rule = "use skip, once or up-to-N with N from 1 to 100";
         match text {
             "skip" => Ok(Self::Skip),
             "once" => Ok(Self::Once),

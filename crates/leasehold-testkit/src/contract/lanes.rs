@@ -1,7 +1,7 @@
 //! Paused lanes, and the cap on one tenant's claims in a lane.
 
 use leasehold_core::store::work::ClaimRequest;
-use leasehold_core::{Lane, OrgId, ShortText, Status};
+use leasehold_core::{Lane, NewItem, OrgId, ShortText, Status};
 
 use super::fixture::Fixture;
 use super::samples::{
@@ -220,5 +220,64 @@ pub async fn a_capped_claim_is_answered_again_by_its_token(f: &Fixture) {
         f.claim(&capped(2)).await.len(),
         2,
         "recovered items make room"
+    );
+}
+
+/// ORDER-3: the order is strict, and a lane is the way out.
+pub async fn a_lower_priority_waits_while_a_higher_one_is_due_and_not_in_a_lane_of_its_own(
+    f: &Fixture,
+) {
+    let low = NewItem {
+        priority: 1,
+        ..item()
+    };
+    let apart = NewItem {
+        priority: 1,
+        ..on_lane("apart")
+    };
+    let (low, apart) = (f.insert(low).await, f.insert(apart).await);
+    for _ in 0..100 {
+        let high = f.insert(item()).await;
+        let claimed = f.claim_one(&request()).await;
+        assert_eq!(
+            claimed.id, high.id,
+            "always one of the higher priority is due"
+        );
+        let _ = f.settle(hold(&claimed), complete()).await;
+    }
+    assert_eq!(f.claim_one(&request_from("apart")).await.id, apart.id);
+    assert_eq!(f.claim_one(&request()).await.id, low.id);
+}
+
+/// ORDER-3: the figures of docs/fairness.md.
+pub async fn a_tenants_one_item_behind_anothers_thousand_starts_first_under_a_cap(f: &Fixture) {
+    let items = (1..=1_000).map(numbered).collect();
+    f.work().enqueue(ORG, items).await.unwrap();
+    let one = f.insert_in(OTHER, numbered(2_000)).await;
+    let first = f.claim(&capped(9)).await;
+    assert_eq!((of_org(&first, ORG), of_org(&first, OTHER)), (9, 1));
+    for claimed in first {
+        let _ = f
+            .settle(
+                super::samples::hold_in(claimed.org_id, &claimed.item),
+                complete(),
+            )
+            .await;
+    }
+    assert_eq!(f.row_in(OTHER, one.id).await.status, Status::Done);
+    let late = f.insert_in(OTHER, numbered(2_001)).await;
+    let mut before = 0;
+    loop {
+        let claimed = f.claim(&request_of(10)).await;
+        if of_org(&claimed, OTHER) == 1 {
+            before += of_org(&claimed, ORG);
+            break;
+        }
+        before += claimed.len();
+    }
+    assert_eq!(
+        before, 991,
+        "all of the other tenant's go first: {}",
+        late.id
     );
 }

@@ -73,6 +73,8 @@ macro_rules! store_contract {
                 a_tenant_cap_counts_the_claims_of_others
                 a_tenant_cap_counts_each_lane_by_itself
                 a_tenant_cap_keeps_to_the_limit_and_the_order
+                a_lower_priority_waits_while_a_higher_one_is_due_and_not_in_a_lane_of_its_own
+                a_tenants_one_item_behind_anothers_thousand_starts_first_under_a_cap
                 a_capped_claim_is_answered_again_by_its_token
             }
             settle {
@@ -318,6 +320,9 @@ macro_rules! store_contract {
                 an_item_beside_the_ticks_is_made_in_a_pause_as_well
                 what_is_not_declared_any_more_is_marked_once_and_goes_on
                 a_tick_hints_the_lanes_of_its_items
+            }
+            workers {
+                eight_workers_make_one_item_of_each_tick
             }
             liveness {
                 a_beat_comes_back_as_it_was_published

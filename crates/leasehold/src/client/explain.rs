@@ -63,8 +63,8 @@ fn queued(
     let mut next = None;
     if let Some(pause) = paused.iter().find(|pause| pause.lane == item.lane) {
         reasons.push(format!(
-            "the lane {} is paused since {}: {}",
-            pause.lane, pause.since, pause.reason
+            "the lane {} is paused since {} by {}: {}",
+            pause.lane, pause.since, pause.by, pause.reason
         ));
         next = Some(Next::Other(format!("resume the lane {}", pause.lane)));
     }

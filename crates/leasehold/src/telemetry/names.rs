@@ -116,6 +116,7 @@ metrics! {
     SWEEP_SECONDS: Sweep Histogram "sweep_seconds" [] "one pass";
     SWEEP_REQUEUED: Sweep Counter "sweep_requeued" [] "expired claims queued again";
     SWEEP_PURGED: Sweep Counter "sweep_purged" ["rows"] "rows deleted after their retention: items, outbox, markers, …";
+    SCHEDULE_TICKS: Sweep Counter "schedule_ticks" ["outcome"] "ticks of schedules, by this worker: made, overlapping, skipped";
     QUEUE_OLDEST_AGE_SECONDS: Queue Gauge "queue_oldest_age_seconds" ["lane"] "how long the oldest ready item has been due";
     ITEMS: Queue Gauge "items" ["lane", "state"] "ready, delayed, claimed; counted up to 100,000";
     WORK_FAILED: Queue Gauge "work_failed" [] "dead letters in the store, counted up to 100,000";

@@ -96,13 +96,14 @@ fn a_paused_lane_comes_first() {
     let paused = PausedLane {
         lane: Lane::default(),
         reason: ShortText::new("the bank is closed"),
+        by: ShortText::new("ada"),
         since: NOW,
     };
     let said = explain(item(), NOW, &[paused], &[]);
     assert_eq!(
         said.reasons,
         [
-            "the lane default is paused since 2026-01-01T00:00:00Z: the bank is closed",
+            "the lane default is paused since 2026-01-01T00:00:00Z by ada: the bank is closed",
             "no live worker claims from the lane default"
         ]
     );

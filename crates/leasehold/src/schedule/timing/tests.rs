@@ -19,7 +19,7 @@ fn ticks(expression: &str, zone: &str, after: &str, count: usize) -> Vec<String>
     let mut shown = Vec::new();
     for _ in 0..count {
         last = timing.next_after(last).unwrap();
-        let zoned = last.to_zoned(timing.zone());
+        let zoned = jiff::ZonedDateTime::new(last, timing.zone());
         shown.push(zoned.strftime("%m-%d %H:%M %:z").to_string());
     }
     shown
