@@ -230,7 +230,9 @@ impl From<ClientError> for Failure {
             ClientError::IdTaken(id) => Self::no(format!("the id {id} is taken"))
                 .because("another org of this database has an item of that id")
                 .remedy("leave --id out, and a fresh one is made"),
-            ClientError::Timing(error) => Self::usage(error.what()).remedy(error.remedy()),
+            ClientError::Timing(error) => Self::usage(error.what())
+                .because(error.why())
+                .remedy(error.remedy()),
             other => Self::failed("it is not allowed").because(other),
         }
     }

@@ -528,7 +528,9 @@ fn policy<T: std::str::FromStr<Err = leasehold::core::NameError>>(
     text.parse().map_err(|error: leasehold::core::NameError| {
         let told = error.to_string();
         let (_, remedy) = told.rsplit_once(": ").unwrap_or(("", &told));
-        Failure::usage(format!("{flag} {text:?} is no policy")).remedy(remedy)
+        Failure::usage(format!("{flag} {text:?} is no policy"))
+            .because("it is none of the few that there are")
+            .remedy(remedy)
     })
 }
 
@@ -585,14 +587,23 @@ fn no_such_schedule(name: &str) -> Failure {
 }
 
 fn refused(error: leasehold::schedule::TimingError) -> Failure {
-    Failure::usage(error.what()).remedy(error.remedy())
+    Failure::usage(error.what())
+        .because(error.why())
+        .remedy(error.remedy())
 }
 
 fn failed(error: ClientError) -> Failure {
     match error {
         ClientError::Timing(error) => refused(error),
         ClientError::Invalid(reason) => {
-            Failure::usage("the schedule is not acceptable").because(reason)
+            // The library says what to do as well, behind what is wrong.
+            let (why, remedy) = reason
+                .split_once("; ")
+                .or_else(|| reason.split_once(": use "))
+                .unwrap_or((&reason, "correct it"));
+            Failure::usage("the schedule is not acceptable")
+                .because(why)
+                .remedy(remedy)
         }
         other => other.into(),
     }

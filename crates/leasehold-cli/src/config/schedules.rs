@@ -116,7 +116,7 @@ fn one(
     definition.ends_at = ends.value;
     definition.jitter = jitter.value;
     entry.accept(timing_of(&definition).map_err(|error| {
-        let what = format!("{}: {}", entry.path, error.what());
+        let what = format!("{}: {}: {}", entry.path, error.what(), error.why());
         Complaint::new(what, error.remedy())
     }))?;
     if definition.overlap == Overlap::Skip && matches!(definition.missed, Missed::UpTo(_)) {

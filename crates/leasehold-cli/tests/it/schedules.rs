@@ -172,7 +172,9 @@ payload = "{"
 missed = "all"
 "#,
     );
-    let talk = place.refused(2, &["config", "check"]);
+    let ended = place.run(&["config", "check"]);
+    assert_eq!(ended.code, 2);
+    let talk = ended.talk;
     for told in [
         "leasehold.toml:6: schedules.one: \"61 * * * *\" is no schedule",
         "leasehold.toml:10: schedules.two says nothing of when",

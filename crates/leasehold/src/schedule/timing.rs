@@ -49,23 +49,30 @@ struct Calendar {
 
 /// An expression or a zone that says nothing. Nothing was stored; correct it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{what}; {remedy}")]
+#[error("{what}: {why}; {remedy}")]
 pub struct TimingError {
     what: String,
+    why: String,
     remedy: String,
 }
 
 impl TimingError {
-    fn new(what: impl Into<String>, remedy: impl Into<String>) -> Self {
+    fn new(what: impl Into<String>, why: &str, remedy: &str) -> Self {
         Self {
             what: what.into(),
-            remedy: remedy.into(),
+            why: why.to_owned(),
+            remedy: remedy.to_owned(),
         }
     }
 
     /// What is wrong.
     pub fn what(&self) -> &str {
         &self.what
+    }
+
+    /// Why it is.
+    pub fn why(&self) -> &str {
+        &self.why
     }
 
     /// What to write instead.
@@ -110,6 +117,7 @@ impl Timing {
         {
             return Err(TimingError::new(
                 "the schedule ends before it starts",
+                "no tick lies between the two",
                 "give an end after the start",
             ));
         }
@@ -131,6 +139,7 @@ impl Timing {
         {
             return Err(TimingError::new(
                 format!("{expression:?} never comes"),
+                "its months have no such day",
                 "name a day that its months have",
             ));
         }
@@ -232,6 +241,7 @@ fn read_zone(name: &str) -> Result<TimeZone, TimingError> {
     TimeZone::get(name).map_err(|_| {
         TimingError::new(
             format!("{:?} is no time zone", clip(name, 80)),
+            "neither the machine's zone files nor the program's own have one of that name",
             "give the name of one, such as Europe/Berlin, America/New_York or UTC",
         )
     })
@@ -241,6 +251,7 @@ fn read_interval(text: &str) -> Result<i64, TimingError> {
     let length = text.trim().parse::<SignedDuration>().map_err(|_| {
         TimingError::new(
             format!("{:?} is no length of time", clip(text, 80)),
+            "it does not read as numbers with units",
             "write a number and a unit, as in @every 90s or @every 1h30m",
         )
     })?;
@@ -248,11 +259,17 @@ fn read_interval(text: &str) -> Result<i64, TimingError> {
     if !(INTERVAL_MIN..=INTERVAL_MAX).contains(&length) {
         return Err(TimingError::new(
             format!("an interval of {:?} is out of range", clip(text, 80)),
+            "anything from a second to a year is allowed",
             "give one from 1s to a year; for what is on the calendar, use cron",
         ));
     }
-    i64::try_from(length.as_micros())
-        .map_err(|_| TimingError::new("the interval is too long", "give one of at most a year"))
+    i64::try_from(length.as_micros()).map_err(|_| {
+        TimingError::new(
+            "the interval is too long",
+            "a year is allowed",
+            "give a shorter one",
+        )
+    })
 }
 
 fn next_multiple(microseconds: i64, anchor: Timestamp, after: Timestamp) -> Option<Timestamp> {
@@ -269,7 +286,7 @@ impl Calendar {
     fn parse(expression: &str, zone: TimeZone) -> Result<Self, TimingError> {
         let refuse = |why: &str| {
             let expression = clip(expression, 80);
-            TimingError::new(format!("{expression:?} is no schedule: {why}"), FORM)
+            TimingError::new(format!("{expression:?} is no schedule"), why, FORM)
         };
         let expression = expression.trim();
         let spelled = match expression.to_ascii_lowercase().as_str() {

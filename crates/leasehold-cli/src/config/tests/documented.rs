@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::read;
-use crate::config::{kinds, postgres, show, step_functions, worker};
+use crate::config::{kinds, postgres, schedules, show, step_functions, worker};
 
 const PAGE: &str = include_str!("../../../../../docs/configuration.md");
 
@@ -37,6 +37,8 @@ fn every_key_is_documented_and_every_documented_key_is_known() {
     }
     let keys = step_functions::KEYS.iter();
     known.extend(keys.map(|key| format!("step_functions.{key}")));
+    let keys = schedules::KEYS.iter();
+    known.extend(keys.map(|key| format!("schedules.NAME.{key}")));
     known.sort();
     assert_eq!(documented().into_keys().collect::<Vec<_>>(), known);
 }

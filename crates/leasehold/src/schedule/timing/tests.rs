@@ -206,8 +206,11 @@ fn what_says_nothing_is_refused_with_what_would_do() {
         ("@daily", "Mars/Olympus", "is no time zone"),
     ] {
         let refused = Timing::parse(expression, zone, None, None).unwrap_err();
-        assert!(refused.what().contains(told), "{expression:?}: {refused}");
-        assert!(!refused.remedy().is_empty());
+        assert!(
+            refused.to_string().contains(told),
+            "{expression:?}: {refused}"
+        );
+        assert!(!refused.why().is_empty() && !refused.remedy().is_empty());
     }
 }
 
