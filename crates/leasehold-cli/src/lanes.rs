@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::database::Database;
 use crate::failure::{Answer, Failure};
 use crate::names::{operator, parse_lane};
-use crate::screen::{Field, SCHEMA, Screen, Tone};
+use crate::screen::{Field, Screen, Tone};
 use crate::when;
 
 /// Look at lanes, and pause and resume them.
@@ -84,8 +84,8 @@ pub(crate) fn run(
                 let client = (*queue).clone().with_operator(operator(by));
                 client.pause_lane(&lane, &ShortText::new(reason)).await?;
                 if screen.is_json() {
-                    screen.object(&serde_json::json!({
-                        "schema": SCHEMA, "lane": lane, "paused": true
+                    screen.answer(&serde_json::json!({
+                        "lane": lane, "paused": true
                     }))?;
                 } else {
                     screen.talk(&format!("the lane {lane} is paused"));
@@ -101,8 +101,8 @@ pub(crate) fn run(
                 let was_paused = client.resume_lane(&lane).await?;
                 queue.told().await;
                 if screen.is_json() {
-                    screen.object(&serde_json::json!({
-                        "schema": SCHEMA, "lane": lane, "paused": false, "was_paused": was_paused
+                    screen.answer(&serde_json::json!({
+                        "lane": lane, "paused": false, "was_paused": was_paused
                     }))?;
                 } else if was_paused {
                     screen.talk(&format!("the lane {lane} is claimed from again"));
@@ -136,8 +136,8 @@ async fn list(client: &Client, screen: &Screen) -> Result<Answer, Failure> {
     }
     if screen.is_json() {
         let lanes = rows.iter().map(|(lane, row)| Document::of(lane, row));
-        screen.object(&serde_json::json!({
-            "schema": SCHEMA, "lanes": lanes.collect::<Vec<_>>()
+        screen.answer(&serde_json::json!({
+            "lanes": lanes.collect::<Vec<_>>()
         }))?;
         return Ok(Answer::Yes);
     }

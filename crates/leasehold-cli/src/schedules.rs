@@ -12,7 +12,7 @@ use crate::database::{Database, Queue};
 use crate::failure::{Answer, Failure};
 use crate::names::{operator, parse_kind, parse_lane};
 use crate::payload;
-use crate::screen::{SCHEMA, Screen};
+use crate::screen::Screen;
 use crate::when;
 
 mod listing;
@@ -316,7 +316,7 @@ impl OneArguments {
     ) -> Result<Answer, Failure> {
         let name = &self.name;
         if screen.is_json() {
-            screen.object(&serde_json::json!({ "schema": SCHEMA, "name": name, "done": done }))?;
+            screen.answer(&serde_json::json!({ "name": name, "done": done }))?;
         } else if done {
             screen.talk(&format!("the schedule {name} {is_done}"));
         } else {
@@ -336,7 +336,7 @@ async fn list(database: &Database, screen: &Screen) -> Result<Answer, Failure> {
             .iter()
             .map(|schedule| Document::of(schedule, None))
             .collect();
-        screen.object(&serde_json::json!({ "schema": SCHEMA, "schedules": documents }))?;
+        screen.answer(&serde_json::json!({ "schedules": documents }))?;
         return Ok(Answer::Yes);
     }
     if schedules.is_empty() {
@@ -366,7 +366,7 @@ async fn list(database: &Database, screen: &Screen) -> Result<Answer, Failure> {
 
 fn show(document: &Document<'_>, schedule: &Schedule, screen: &Screen) -> Result<Answer, Failure> {
     if screen.is_json() {
-        screen.object(&serde_json::json!({ "schema": SCHEMA, "schedule": document }))?;
+        screen.answer(&serde_json::json!({ "schedule": document }))?;
     } else {
         screen.table(&[], &listing::in_full(schedule, document))?;
     }
@@ -420,8 +420,7 @@ impl Coming<'_> {
                 let local = jiff::ZonedDateTime::new(*tick, zone.clone());
                 serde_json::json!({ "at": tick, "local": local.to_string() })
             };
-            screen.object(&serde_json::json!({
-                "schema": SCHEMA,
+            screen.answer(&serde_json::json!({
                 "name": self.name,
                 "expression": self.expression,
                 "zone": self.zone,
@@ -467,7 +466,7 @@ async fn add(
     let schedule = found(&client, &name).await?;
     if screen.is_json() {
         let document = Document::of(&schedule, None);
-        screen.object(&serde_json::json!({ "schema": SCHEMA, "schedule": document }))?;
+        screen.answer(&serde_json::json!({ "schedule": document }))?;
         return Ok(Answer::Yes);
     }
     let now = client.stores().work.now().await?;
@@ -557,8 +556,8 @@ async fn run_now(
     };
     if screen.is_json() {
         let name = &one.name;
-        screen.object(&serde_json::json!({
-            "schema": SCHEMA, "name": name, "done": done, "item": item
+        screen.answer(&serde_json::json!({
+            "name": name, "done": done, "item": item
         }))?;
         return Ok(Answer::yes_if(done));
     }

@@ -58,6 +58,18 @@ impl Screen {
         Ok(())
     }
 
+    /// Prints one object of these fields, behind the version that every object begins with.
+    pub(crate) fn answer(&self, fields: &serde_json::Value) -> Result<(), Failure> {
+        #[derive(Serialize)]
+        struct Document<'a> {
+            schema: u32,
+            #[serde(flatten)]
+            fields: &'a serde_json::Value,
+        }
+        let schema = SCHEMA;
+        self.object(&Document { schema, fields })
+    }
+
     /// Prints JSON that others wrote: as it is into a pipe.
     pub(crate) fn json(&self, text: &str) -> Result<(), Failure> {
         if self.is_terminal {

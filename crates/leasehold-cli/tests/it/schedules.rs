@@ -29,6 +29,11 @@ fn a_schedule_is_added_looked_at_paused_resumed_run_and_removed() {
     assert_eq!(schedule["zone"], "Europe/Berlin");
     assert_eq!(schedule["overlap"], "skip");
     assert!(schedule["next_tick"].is_string());
+    let object = place.run(&["schedules", "list", "--json"]).out;
+    assert!(
+        object.starts_with(r#"{"schema":1,"schedules":["#),
+        "{object}"
+    );
     let listed = place.run(&["schedules", "list"]);
     assert!(
         listed
