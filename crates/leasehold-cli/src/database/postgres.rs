@@ -463,9 +463,12 @@ impl Place {
     }
 
     /// Looks at the server by the system login, if there is one.
-    pub(crate) async fn examine_by_system(&self) -> Option<Result<Examination, Failure>> {
-        let address = self.system.as_ref()?;
-        Some(self.look(leasehold_postgres::examine(address)).await)
+    pub(crate) async fn examine_by_system(&self) -> Result<Option<Examination>, Failure> {
+        let Some(address) = &self.system else {
+            return Ok(None);
+        };
+        let looked = self.look(leasehold_postgres::examine(address));
+        looked.await.map(Some)
     }
 
     /// How many connections a process has at most by the login that claims: its pool, and the one that listens.

@@ -43,9 +43,9 @@ fn of_place(place: &Place) -> Vec<Finding> {
     ];
     findings.extend(judge_login(&seen, place.connections_by_runtime()));
     match block_on(place.examine_by_system()) {
-        Some(Ok(seen)) => findings.extend(judge_login(&seen, place.connections_by_claiming())),
-        Some(Err(failure)) => findings.push(of_failure(LOGIN, &failure)),
-        None => {}
+        Ok(Some(seen)) => findings.extend(judge_login(&seen, place.connections_by_claiming())),
+        Err(failure) => findings.push(of_failure(LOGIN, &failure)),
+        Ok(None) => {}
     }
     if !is_missing {
         findings.push(match block_on(place.look_at_fence()) {
@@ -152,9 +152,9 @@ fn judge_login(seen: &Examination, needed: usize) -> Option<Finding> {
         "raise it with ALTER ROLE … CONNECTION LIMIT for {login}, or set postgres.connections lower"
     );
     Some(if max < needed {
-        Finding::error(LOGIN, what, fix)
+        Finding::error(LOGIN, what, &fix)
     } else if max.saturating_sub(in_use) < needed {
-        Finding::warning(LOGIN, what, fix)
+        Finding::warning(LOGIN, what, &fix)
     } else {
         Finding::ok(LOGIN, what)
     })
