@@ -69,7 +69,8 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 180, value_parser = clap::value_parser!(u64).range(3..=86_400))]
     seconds: u64,
 
-    /// Measure on that Postgres server, in schemas `leasehold_bench_…` that are dropped again. Its user must
+    /// Measure on that Postgres server, in schemas `leasehold_bench_…` that are dropped again, those of a
+    /// bench that was killed by the next one. Its user must
     /// be allowed to create schemas. What survives a power cut is up to the server, and told; its CPU time
     /// is told apart, where it runs on this machine and is not busy for others.
     #[arg(long, value_name = "URL", conflicts_with_all = ["durability", "dir"])]

@@ -51,6 +51,8 @@ pub(crate) struct Step {
     pub(crate) name: String,
     /// `None` while it is pending.
     pub(crate) applied_at: Option<Timestamp>,
+    /// Whether this build does not know it: a later one applied it.
+    pub(crate) is_later: bool,
 }
 
 impl Database {

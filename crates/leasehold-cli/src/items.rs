@@ -1,6 +1,6 @@
 //! `leasehold items`: look at work, and cancel, retry or explain it.
 
-use leasehold::core::store::work::{Cancelled, Filter, LIST_MAX, Page, Retried};
+use leasehold::core::store::work::{Cancelled, Filter, LIST_MAX, Listed, Page, Retried};
 use leasehold::{Client, ItemId, JsonObject, Status, WorkItem};
 use serde::Serialize;
 
@@ -60,7 +60,8 @@ Columns in a pipe: id, kind, lane, status, attempts, max_attempts, priority, cre
 available_at, claimed_by, note, failure_code.
 
 JSON: {\"schema\", \"items\": [item, …], \"next_before\"}, where next_before is what to give --before for \
-the next page, or null.")]
+the next page, or null if all was looked at. A page of what is rare among millions may be short, or empty, \
+and still have one after it.")]
 struct ListArguments {
     /// Only items in this status: queued, claimed, done or failed.
     #[arg(long, value_name = "STATUS", env = "LEASEHOLD_ITEMS_STATUS")]
@@ -170,9 +171,7 @@ async fn list(
 ) -> Result<Answer, Failure> {
     let client = database.open().await?;
     let now = client.stores().work.now().await?;
-    let items = client.list(filter, page).await?;
-    let is_full = items.len() >= page.limit as usize;
-    let next_before = items.last().filter(|_| is_full).map(|item| item.id);
+    let Listed { items, next } = look(&client, filter, *page).await?;
     if screen.is_json() {
         #[derive(Serialize)]
         struct Document<'a> {
@@ -183,23 +182,51 @@ async fn list(
         screen.object(&Document {
             schema: SCHEMA,
             items: items.iter().map(ItemDocument::of).collect(),
-            next_before,
+            next_before: next,
         })?;
         return Ok(Answer::Yes);
     }
-    if items.is_empty() {
+    if items.is_empty() && next.is_none() {
         screen.talk("no such items");
         return Ok(Answer::Yes);
     }
-    if screen.is_terminal() {
-        screen.table(listing::HEADER, &listing::for_people(&items, now))?;
-        if let Some(last) = next_before {
-            screen.talk(&format!("there may be more: --before {last}"));
-        }
-    } else {
+    let is_short = items.len() < page.limit as usize;
+    if !screen.is_terminal() {
         screen.table(&[], &listing::for_pipes(&items))?;
+    } else if !items.is_empty() {
+        screen.table(listing::HEADER, &listing::for_people(&items, now))?;
+    }
+    if let Some(next) = next {
+        if is_short {
+            screen.talk(&format!(
+                "not all was looked at; go on with --before {next}"
+            ));
+        } else if screen.is_terminal() {
+            screen.talk(&format!("there may be more: --before {next}"));
+        }
     }
     Ok(Answer::Yes)
+}
+
+/// One call looks at some ten thousand items: enough for a million, and for a person's patience.
+const LOOKS_MAX: u32 = 100;
+
+/// Goes on until the page is full or all was looked at, but not for ever.
+async fn look(client: &Client, filter: &Filter, mut page: Page) -> Result<Listed, Failure> {
+    let mut found = Listed::default();
+    for _ in 0..LOOKS_MAX {
+        let more = client.list(filter, &page).await?;
+        page.limit = page
+            .limit
+            .saturating_sub(u32::try_from(more.items.len()).unwrap_or(u32::MAX));
+        page.before = more.next;
+        found.items.extend(more.items);
+        found.next = more.next;
+        if page.limit == 0 || more.next.is_none() {
+            break;
+        }
+    }
+    Ok(found)
 }
 
 async fn show(

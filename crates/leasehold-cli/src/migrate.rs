@@ -26,7 +26,8 @@ JSON: {\"schema\", \"applied\": [version, …], \"migrations\": [{\"version\", \
 password is null but for a random one that it set."
 )]
 pub(crate) struct Arguments {
-    /// The schema of a Postgres database that holds the tables; leasehold unless given.
+    /// The schema of a Postgres database that holds the tables. It wins over `postgres.schema` of the settings,
+    /// which holds without it.
     #[arg(
         long,
         global = true,
@@ -67,7 +68,8 @@ struct StatusArguments {
 /// Changes nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
-With psql it has the same outcome as `leasehold migrate`:
+With psql it has the same outcome as `leasehold migrate`, but for the fence between tenants: where it is \
+raised, run `leasehold migrate` afterwards, too, as the script says at its end.
   leasehold migrate print > pending.sql
   psql --no-psqlrc --file pending.sql DATABASE
 
@@ -149,9 +151,14 @@ fn show(
         show_object(applied, all, made, screen)?;
     } else {
         screen.table(&["version", "name", "applied"], &rows(all))?;
+        let schema = if all.iter().any(|one| one.is_later) {
+            "the schema of a later build, on which this one runs"
+        } else {
+            "this build's schema"
+        };
         screen.talk(&match (is_current, applied.len()) {
-            (true, 0) => format!("{database} has this build's schema"),
-            (true, now) => format!("{database} has this build's schema; {now} applied just now"),
+            (true, 0) => format!("{database} has {schema}"),
+            (true, now) => format!("{database} has {schema}; {now} applied just now"),
             (false, _) => format!("{database} is behind; run `leasehold migrate`"),
         });
         if !made.is_empty() {
@@ -190,7 +197,7 @@ fn print(
         })?;
     } else if sql.is_empty() {
         screen.talk(&format!(
-            "{database} has this build's schema; nothing is pending"
+            "{database} has all that this build applies; nothing is pending"
         ));
     } else {
         screen.text(&sql)?;

@@ -20,7 +20,8 @@ pub enum ConnectError {
     Certificate(String),
     /// The schema's name is none that can be written without quotes. Choose another.
     #[error(
-        "{0:?} is no name for a schema; use 1 to 63 lower-case letters, digits and _, beginning with a letter or _"
+        "{0:?} is no name for a schema; use 1 to 63 lower-case letters, digits and _, beginning with a letter or _, \
+         and no word of SQL"
     )]
     SchemaName(String),
     /// The database could not be reached, or refused. It may be passing.

@@ -25,6 +25,12 @@ pub struct Examination {
     pub connections_max: i64,
     /// How many there are, this one not counted.
     pub connections: i64,
+    /// Who connects by the address.
+    pub login: String,
+    /// How many connections the server takes from this login, if it has a limit of its own.
+    pub login_connections_max: Option<i64>,
+    /// How many the login has, this one not counted.
+    pub login_connections: i64,
 }
 
 /// Says whether an address can be read, without going there, and without looking at the files it names.
@@ -62,6 +68,9 @@ pub async fn examine(address: &str) -> Result<Examination, ConnectError> {
         fsync: row.get(5),
         connections_max: row.get(6),
         connections: row.get(7),
+        login: row.get(8),
+        login_connections_max: row.get(9),
+        login_connections: row.get(10),
     })
 }
 
@@ -75,7 +84,11 @@ const LOOK: &str = "
         current_setting('fsync')::boolean,
         current_setting('max_connections')::bigint
             - current_setting('superuser_reserved_connections')::bigint,
-        (select greatest(sum(numbackends) - 1, 0)::bigint from pg_stat_database)";
+        (select greatest(sum(numbackends) - 1, 0)::bigint from pg_stat_database),
+        current_user::text,
+        (select rolconnlimit::bigint from pg_roles
+         where rolname = session_user and rolconnlimit >= 0 and not rolsuper),
+        (select greatest(count(*) - 1, 0) from pg_stat_activity where usename = session_user)";
 
 fn unusable(error: tokio_postgres::Error) -> ConnectError {
     ConnectError::Unusable(Fault::from(error).0)

@@ -190,8 +190,9 @@ async fn versions(
         let step = steps.iter().find(|step| step.version == version);
         if step.is_some_and(|step| step.digest() != row.get::<_, Vec<u8>>(2)) {
             return Err(ConnectError::Schema(format!(
-                "step {name} of the schema {} is not the one of this build; it was made by another \
-                 program, or by a build that was never released",
+                "step {name} of the schema {} is not the one of this build: another program made it, or a build \
+                 that was never released; run the build that made it, or choose another schema and let this \
+                 build make that one anew",
                 schema.name()
             )));
         }

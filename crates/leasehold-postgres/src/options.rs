@@ -74,16 +74,16 @@ impl Options {
         }
     }
 
-    /// How many calls a store that is connected so serves at once. A worker that makes more is refused by the
-    /// runtime.
+    /// How many calls a store that is connected so serves at once, whichever they are: with two logins those of
+    /// one of them, since the other's connections are of no use to it. A worker that makes more is refused by
+    /// the runtime.
     pub fn calls_max(&self) -> u32 {
-        let pools = 1 + usize::from(self.system_login.is_some());
         let telling = match self.wakeup {
             // By the connection that listens.
             Wakeup::Listen => 0,
             Wakeup::Poll => 1,
         };
-        let calls = (self.connections * pools).saturating_sub(telling);
+        let calls = self.connections.saturating_sub(telling);
         u32::try_from(calls).unwrap_or(u32::MAX)
     }
 

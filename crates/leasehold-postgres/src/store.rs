@@ -170,12 +170,119 @@ fn prepare_session(patience: Duration) -> Hook {
 #[derive(Debug, Clone)]
 pub(crate) struct Schema(String);
 
+/// The server's words that name nothing without quotes: the reserved ones, and those that are names of
+/// functions and types at most.
+const WORDS: &[&str] = &[
+    "all",
+    "analyse",
+    "analyze",
+    "and",
+    "any",
+    "array",
+    "as",
+    "asc",
+    "asymmetric",
+    "authorization",
+    "binary",
+    "both",
+    "case",
+    "cast",
+    "check",
+    "collate",
+    "collation",
+    "column",
+    "concurrently",
+    "constraint",
+    "create",
+    "cross",
+    "current_catalog",
+    "current_date",
+    "current_role",
+    "current_schema",
+    "current_time",
+    "current_timestamp",
+    "current_user",
+    "default",
+    "deferrable",
+    "desc",
+    "distinct",
+    "do",
+    "else",
+    "end",
+    "except",
+    "false",
+    "fetch",
+    "for",
+    "foreign",
+    "freeze",
+    "from",
+    "full",
+    "grant",
+    "group",
+    "having",
+    "ilike",
+    "in",
+    "initially",
+    "inner",
+    "intersect",
+    "into",
+    "is",
+    "isnull",
+    "join",
+    "lateral",
+    "leading",
+    "left",
+    "like",
+    "limit",
+    "localtime",
+    "localtimestamp",
+    "natural",
+    "not",
+    "notnull",
+    "null",
+    "offset",
+    "on",
+    "only",
+    "or",
+    "order",
+    "outer",
+    "overlaps",
+    "placing",
+    "primary",
+    "references",
+    "returning",
+    "right",
+    "select",
+    "session_user",
+    "similar",
+    "some",
+    "symmetric",
+    "system_user",
+    "table",
+    "tablesample",
+    "then",
+    "to",
+    "trailing",
+    "true",
+    "union",
+    "unique",
+    "user",
+    "using",
+    "variadic",
+    "verbose",
+    "when",
+    "where",
+    "window",
+    "with",
+];
+
 /// What stands for the schema's name in the text of a statement.
 const PLACE: &str = "{schema}";
 
 impl Schema {
     pub(crate) fn parse(name: &str) -> Result<Self, ConnectError> {
-        let is_name = (1..=63).contains(&name.len())
+        let is_name = !WORDS.contains(&name)
+            && (1..=63).contains(&name.len())
             && name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
             && name
                 .bytes()
@@ -201,14 +308,16 @@ impl Schema {
 }
 
 /// The stores of an installation whose roles may each have a database of their own. The same store may stand for
-/// several roles.
+/// several roles. They serve as many calls at once as the one with the fewest connections, for all of a worker's
+/// calls may be to that one.
 pub fn stores_of_roles(
     core: &Arc<PostgresStore>,
     activity: &Arc<PostgresStore>,
     queue: &Arc<PostgresStore>,
 ) -> Stores {
+    let calls_max = core.calls_max.min(activity.calls_max).min(queue.calls_max);
     let (core, activity) = (core.stores(), activity.stores());
-    let mut stores = queue.stores();
+    let mut stores = queue.stores().with_calls_max(calls_max);
     stores.tenancy = core.tenancy;
     stores.outbox = core.outbox;
     stores.markers = core.markers;

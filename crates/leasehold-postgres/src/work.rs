@@ -9,6 +9,7 @@ mod enqueue;
 mod gauges;
 mod inspect;
 mod lanes;
+mod list;
 mod operate;
 mod settle;
 mod sweep;
@@ -22,8 +23,8 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use leasehold_core::store::StoreResult;
 use leasehold_core::store::work::{
-    Cancelled, ClaimRequest, Claimed, Enqueued, Filter, Gauges, Page, PausedLane, Renewal, Renewed,
-    Requeued, Retried, Settled, Settlement, StaleRequest,
+    Cancelled, ClaimRequest, Claimed, Enqueued, Filter, Gauges, Listed, Page, PausedLane, Renewal,
+    Renewed, Requeued, Retried, Settled, Settlement, StaleRequest,
 };
 use leasehold_core::{
     ClaimToken, Hints, IdempotencyKey, ItemId, Lane, NewItem, OrgId, ShortText, UserId, WorkItem,
@@ -94,8 +95,8 @@ impl WorkStore for PostgresStore {
         Ok(inspect::get_by_key(self, org, key).await?)
     }
 
-    async fn list(&self, org: OrgId, filter: &Filter, page: &Page) -> StoreResult<Vec<WorkItem>> {
-        Ok(inspect::list(self, org, filter, *page).await?)
+    async fn list(&self, org: OrgId, filter: &Filter, page: &Page) -> StoreResult<Listed> {
+        Ok(list::list(self, org, filter, *page).await?)
     }
 
     async fn gauges(&self) -> StoreResult<Gauges> {

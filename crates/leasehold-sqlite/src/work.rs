@@ -7,6 +7,7 @@ mod claim;
 mod enqueue;
 mod inspect;
 mod lanes;
+mod list;
 mod operate;
 mod settle;
 mod sweep;
@@ -18,8 +19,8 @@ use jiff::Timestamp;
 use leasehold_core::item::ERRORS_MAX;
 use leasehold_core::store::StoreResult;
 use leasehold_core::store::work::{
-    Cancelled, ClaimRequest, Claimed, Enqueued, Filter, Gauges, Page, PausedLane, Renewal, Renewed,
-    Requeued, Retried, Settled, Settlement, StaleRequest,
+    Cancelled, ClaimRequest, Claimed, Enqueued, Filter, Gauges, Listed, Page, PausedLane, Renewal,
+    Renewed, Requeued, Retried, Settled, Settlement, StaleRequest,
 };
 use leasehold_core::{
     ClaimToken, Hints, IdempotencyKey, ItemId, Lane, NewItem, OrgId, ShortText, UserId, WorkItem,
@@ -124,9 +125,9 @@ impl WorkStore for SqliteStore {
             .await
     }
 
-    async fn list(&self, org: OrgId, filter: &Filter, page: &Page) -> StoreResult<Vec<WorkItem>> {
+    async fn list(&self, org: OrgId, filter: &Filter, page: &Page) -> StoreResult<Listed> {
         let (filter, page) = (filter.clone(), *page);
-        self.read(move |db, _| inspect::list(db, org, &filter, page))
+        self.read(move |db, _| list::list(db, org, &filter, page))
             .await
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use leasehold_core::context::NotAuthorized;
-use leasehold_core::store::work::{Cancelled, Enqueued, Filter, Page, Retried};
+use leasehold_core::store::work::{Cancelled, Enqueued, Filter, Listed, Page, Retried};
 use leasehold_core::{
     App, AppKind, Clock, Due, IdempotencyKey, ItemId, JsonError, JsonObject, Kind, Lane, NameError,
     NewItem, OpContext, Permission, RequestContext, RequestId, ShortText, StoreError, Stores,
@@ -276,11 +276,12 @@ impl Client {
             .await?)
     }
 
-    /// Items, newest first, a page at a time.
+    /// Items, newest first, a page at a time. A page may be short or empty and still have a
+    /// [`Listed::next`]: a call looks at so many items and no more.
     ///
     /// # Errors
     /// As [`Client::get`].
-    pub async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<WorkItem>, ClientError> {
+    pub async fn list(&self, filter: &Filter, page: &Page) -> Result<Listed, ClientError> {
         self.context.require(Permission::ReadWork)?;
         Ok(self
             .stores

@@ -45,8 +45,11 @@ const TABLES: &str = "
 impl Server {
     pub(super) async fn reach(address: &str) -> Result<Self, Failure> {
         let client = connect(address).await?;
+        drop_abandoned(&client).await?;
         let random = Uuid::new_v4().simple().to_string();
         let prefix = format!("leasehold_bench_{}", random.get(..12).unwrap_or(&random));
+        // From before there is a schema until the session ends, however it does.
+        client.query(HOLD, &[&prefix]).await.map_err(broke)?;
         let commits =
             format!("create schema {prefix}; create table {prefix}.commits (at timestamptz)");
         client
@@ -155,24 +158,56 @@ impl Server {
     }
 
     async fn drop_schemas(&self, schemas: &str) -> Result<(), Failure> {
-        // Each dropped object would be a notice to us otherwise.
-        let drop =
-            format!("set client_min_messages = warning; drop schema if exists {schemas} cascade");
-        let mut dropped = self.client.batch_execute(&drop).await;
-        for _ in 1..DROPS_MAX {
-            if !matches!(&dropped, Err(error) if error.code() == Some(&SqlState::T_R_DEADLOCK_DETECTED))
-            {
-                break;
-            }
-            dropped = self.client.batch_execute(&drop).await;
-        }
-        dropped.map_err(|error| {
-            Failure::failed("the bench could not drop its schemas")
-                .because(in_words(&error))
-                .remedy(format_args!("drop them yourself: {schemas}"))
-        })
+        drop_schemas(&self.client, schemas).await
     }
 }
+
+async fn drop_schemas(client: &Client, schemas: &str) -> Result<(), Failure> {
+    // Each dropped object would be a notice to us otherwise.
+    let drop =
+        format!("set client_min_messages = warning; drop schema if exists {schemas} cascade");
+    let mut dropped = client.batch_execute(&drop).await;
+    for _ in 1..DROPS_MAX {
+        if !matches!(&dropped, Err(error) if error.code() == Some(&SqlState::T_R_DEADLOCK_DETECTED))
+        {
+            break;
+        }
+        dropped = client.batch_execute(&drop).await;
+    }
+    dropped.map_err(|error| {
+        Failure::failed("the bench could not drop its schemas")
+            .because(in_words(&error))
+            .remedy(format_args!("drop them yourself: {schemas}"))
+    })
+}
+
+/// Drops what benches left that were killed: each holds a lock in its session while it lives.
+async fn drop_abandoned(client: &Client) -> Result<(), Failure> {
+    for row in client.query(LEFT, &[]).await.map_err(broke)? {
+        let (prefix, schemas): (&str, &str) = (row.get(0), row.get(1));
+        let held = client
+            .query_one(TRY_HOLD, &[&prefix])
+            .await
+            .map_err(broke)?;
+        if held.get(0) {
+            drop_schemas(client, schemas).await?;
+            client.query(LET_GO, &[&prefix]).await.map_err(broke)?;
+        }
+    }
+    Ok(())
+}
+
+/// The lock of a bench, by what the names of its schemas begin with.
+const HOLD: &str = "select pg_advisory_lock(hashtextextended($1, 0))";
+const TRY_HOLD: &str = "select pg_try_advisory_lock(hashtextextended($1, 0))";
+const LET_GO: &str = "select pg_advisory_unlock(hashtextextended($1, 0))";
+
+/// The schemas of every bench that whoever asks may drop.
+const LEFT: &str = "
+    select left(nspname, 28), string_agg(nspname, ', ')
+    from pg_namespace
+    where nspname ~ '^leasehold_bench_[0-9a-f]{12}(_[0-9]+)?$' and pg_has_role(nspowner, 'usage')
+    group by left(nspname, 28)";
 
 async fn connect(address: &str) -> Result<Client, Failure> {
     let options = leasehold_postgres::Options::default();

@@ -452,13 +452,38 @@ impl Place {
             version: one.version.unsigned_abs(),
             name: one.name,
             applied_at: one.applied_at,
+            is_later: one.is_later,
         };
         Ok(all.await?.into_iter().map(step).collect())
     }
 
-    /// Looks at the server.
+    /// Looks at the server, by the runtime login.
     pub(crate) async fn examine(&self) -> Result<Examination, Failure> {
         self.look(leasehold_postgres::examine(&self.address)).await
+    }
+
+    /// Looks at the server by the system login, if there is one.
+    pub(crate) async fn examine_by_system(&self) -> Result<Option<Examination>, Failure> {
+        let Some(address) = &self.system else {
+            return Ok(None);
+        };
+        let looked = self.look(leasehold_postgres::examine(address));
+        looked.await.map(Some)
+    }
+
+    /// How many connections a process has at most by the login that claims: its pool, and the one that listens.
+    pub(crate) fn connections_by_claiming(&self) -> usize {
+        let listener = usize::from(self.wakeup == Wakeup::Listen);
+        self.connections.saturating_add(listener)
+    }
+
+    /// How many connections a process has at most by the runtime login.
+    pub(crate) fn connections_by_runtime(&self) -> usize {
+        if self.system.is_some() {
+            self.connections
+        } else {
+            self.connections_by_claiming()
+        }
     }
 
     /// Looks whether the logins that work here are held by the fence between tenants: the runtime login, and

@@ -97,6 +97,8 @@ impl Sqlite {
             version: one.version,
             name: one.name,
             applied_at: one.applied_at,
+            // A file that a later build has migrated is refused.
+            is_later: false,
         };
         Ok(all.into_iter().map(step).collect())
     }

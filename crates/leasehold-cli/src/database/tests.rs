@@ -203,14 +203,14 @@ fn connections_that_the_settings_allow_are_enough_or_refused() {
         // Each worker of a lane takes as many again.
         ("connections = 17", 2, false),
         ("connections = 18", 2, true),
-        // Two logins have a pool each.
+        // Two logins have a pool each, of which neither serves the other's calls.
         (
-            "connections = 3\nsystem_login = \"postgres://s@db/queue\"",
+            "connections = 6\nsystem_login = \"postgres://s@db/queue\"",
             0,
             true,
         ),
         (
-            "connections = 2\nsystem_login = \"postgres://s@db/queue\"",
+            "connections = 5\nsystem_login = \"postgres://s@db/queue\"",
             0,
             false,
         ),

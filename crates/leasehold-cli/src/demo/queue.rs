@@ -87,10 +87,9 @@ impl<'a> Queue<'a> {
         };
         loop {
             let more = self.client.list(&filter, &page).await?;
-            page.before = more.last().map(|row| row.id);
-            let is_last = more.len() < LIST_MAX as usize;
-            rows.extend(more);
-            if is_last {
+            rows.extend(more.items);
+            page.before = more.next;
+            if page.before.is_none() {
                 return Ok(rows);
             }
         }

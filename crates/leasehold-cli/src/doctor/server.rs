@@ -41,6 +41,12 @@ fn of_place(place: &Place) -> Vec<Finding> {
         judge_connections(&seen, place.connections_max()),
         judge_clock(seen.now, before, after),
     ];
+    findings.extend(judge_login(&seen, place.connections_by_runtime()));
+    match block_on(place.examine_by_system()) {
+        Ok(Some(seen)) => findings.extend(judge_login(&seen, place.connections_by_claiming())),
+        Err(failure) => findings.push(of_failure(LOGIN, &failure)),
+        Ok(None) => {}
+    }
     if !is_missing {
         findings.push(match block_on(place.look_at_fence()) {
             Ok(views) => judge_fence(&Verdict::of(&views)),
@@ -129,6 +135,29 @@ fn judge_connections(seen: &Examination, needed: usize) -> Finding {
     } else {
         Finding::ok(CHECK, what)
     }
+}
+
+const LOGIN: &str = "login";
+
+/// What the server takes from one login, if it has a limit of its own.
+fn judge_login(seen: &Examination, needed: usize) -> Option<Finding> {
+    let max = seen.login_connections_max?;
+    let (login, in_use) = (&seen.login, seen.login_connections);
+    let needed = i64::try_from(needed).unwrap_or(i64::MAX);
+    let what = format!(
+        "the login {login} may have {max} connections, of which {in_use} are in use; a worker's process takes \
+         up to {needed} by it"
+    );
+    let fix = format!(
+        "raise it with ALTER ROLE … CONNECTION LIMIT for {login}, or set postgres.connections lower"
+    );
+    Some(if max < needed {
+        Finding::error(LOGIN, what, &fix)
+    } else if max.saturating_sub(in_use) < needed {
+        Finding::warning(LOGIN, what, &fix)
+    } else {
+        Finding::ok(LOGIN, what)
+    })
 }
 
 /// Beyond this, times that people compare no longer fit together.

@@ -45,10 +45,10 @@ impl Unhandled {
         let mut before = None;
         for _ in 0..PAGES_MAX {
             let limit = PAGE_ITEMS;
-            let items = client.list(&filter, &Page { before, limit }).await?;
-            before = items.last().map(|item| item.id);
-            found.is_cut = items.len() >= limit as usize;
-            for item in items.into_iter().filter(is_left) {
+            let listed = client.list(&filter, &Page { before, limit }).await?;
+            before = listed.next;
+            found.is_cut = before.is_some();
+            for item in listed.items.into_iter().filter(is_left) {
                 found.count += 1;
                 found.places.insert((item.kind, item.lane));
             }

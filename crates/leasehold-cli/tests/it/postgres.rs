@@ -190,6 +190,38 @@ fn migrations_can_be_printed_for_a_person_and_go_into_the_schema_that_is_named()
     );
     let talk = ground.refused(2, &["migrate", "--schema", "No; such"]);
     assert!(talk.contains("use 1 to 63 lower-case letters"), "{talk}");
+    for name in ["Jobs", "user", "left"] {
+        ground.refused(2, &["migrate", "--schema", name]);
+    }
+}
+
+#[test]
+fn the_schema_of_the_flag_wins_over_that_of_the_settings() {
+    let Some(ground) = Ground::with("[postgres]\nschema = \"settled\"\n") else {
+        return;
+    };
+    let has = |name: &str| {
+        ground.count_of(&format!(
+            "select from pg_namespace where nspname = '{name}'"
+        )) == 1
+    };
+    assert_eq!(ground.run(&["migrate", "--schema", "given"]).code, 0);
+    assert!(has("given") && !has("settled"));
+    assert_eq!(ground.run(&["migrate"]).code, 0);
+    assert!(has("settled"));
+}
+
+#[test]
+fn the_schema_of_a_later_build_is_called_that() {
+    let Some(ground) = Ground::new() else { return };
+    assert_eq!(ground.run(&["migrate"]).code, 0);
+    ground.change(
+        "insert into leasehold.migrations (version, name, digest, build_min)
+         values (901, '0901_colour', '', 0)",
+    );
+    let status = ground.run(&["migrate", "status", "--check"]);
+    assert_eq!(status.code, 0, "{}", status.talk);
+    assert!(status.talk.contains("of a later build"), "{}", status.talk);
 }
 
 #[test]

@@ -14,8 +14,8 @@ use crate::names::Lane;
 use crate::rules;
 use crate::store::work::{
     COUNT_MAX, Cancelled, ClaimRequest, Claimed, Ended, Enqueued, Filter, Gauges, LIST_MAX,
-    LaneGauge, Page, PausedLane, Renewal, Renewed, Requeued, Retried, Settled, Settlement,
-    StaleRequest,
+    LIST_READ_MAX, LaneGauge, Listed, Page, PausedLane, Renewal, Renewed, Requeued, Retried,
+    Settled, Settlement, StaleRequest,
 };
 use crate::store::{Hints, StoreResult, WorkStore};
 use crate::text::ShortText;
@@ -162,19 +162,8 @@ impl WorkStore for MemoryStore {
         Ok(self.call(|state, _| state.work.items.by_key(org, key).cloned()))
     }
 
-    async fn list(&self, org: OrgId, filter: &Filter, page: &Page) -> StoreResult<Vec<WorkItem>> {
-        Ok(self.call(|state, _| {
-            let items = state.work.items.of_org(org, page.before);
-            let matching = items.filter(|item| {
-                filter.status.is_none_or(|status| status == item.status)
-                    && filter.lane.as_ref().is_none_or(|lane| *lane == item.lane)
-                    && filter.kind.as_ref().is_none_or(|kind| *kind == item.kind)
-            });
-            matching
-                .take(page.limit.min(LIST_MAX) as usize)
-                .cloned()
-                .collect()
-        }))
+    async fn list(&self, org: OrgId, filter: &Filter, page: &Page) -> StoreResult<Listed> {
+        Ok(self.call(|state, _| list(&state.work.items, org, filter, *page)))
     }
 
     async fn gauges(&self) -> StoreResult<Gauges> {
@@ -312,6 +301,22 @@ fn requeue_stale(
         }
     }
     requeued
+}
+
+fn list(items: &Items, org: OrgId, filter: &Filter, page: Page) -> Listed {
+    let limit = page.limit.min(LIST_MAX);
+    let mut found = Vec::new();
+    let mut looked_to = None;
+    for (looked_at, item) in (1..=LIST_READ_MAX).zip(items.of_org(org, page.before)) {
+        if found.len() >= limit as usize {
+            break;
+        }
+        if filter.passes(item) {
+            found.push(item.clone());
+        }
+        looked_to = (looked_at == LIST_READ_MAX).then_some(item.id);
+    }
+    Listed::new(found, limit, looked_to)
 }
 
 fn cancel(item: &mut WorkItem, by: UserId, now: Timestamp) -> Cancelled {

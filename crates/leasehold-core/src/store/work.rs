@@ -160,8 +160,16 @@ pub trait WorkStore: Send + Sync + Debug {
     /// The item that holds the key in the org.
     async fn get_by_key(&self, org: OrgId, key: IdempotencyKey) -> StoreResult<Option<WorkItem>>;
 
-    /// Items of the org, highest id first, at most [`LIST_MAX`] of them.
-    async fn list(&self, org: OrgId, filter: &Filter, page: &Page) -> StoreResult<Vec<WorkItem>>;
+    /// Items of the org that pass the filter, highest id first, at most [`LIST_MAX`] of them.
+    ///
+    /// Owed: one snapshot, and a call that looks at no more than [`LIST_READ_MAX`] items, however rare
+    /// those are that pass; an implementor may look at all claims instead, which are as many as workers
+    /// have room for. A page that ended there is short, or empty, and names where to go on.
+    ///
+    /// Going on until [`Listed::next`] is empty shows every item exactly once that was there and passed
+    /// the filter from the first call to the last; one that came, ended or changed its status in between
+    /// is shown once or not at all, and none is shown twice.
+    async fn list(&self, org: OrgId, filter: &Filter, page: &Page) -> StoreResult<Listed>;
 
     /// What waits and what failed, across orgs.
     ///
@@ -387,17 +395,50 @@ pub struct Filter {
     pub kind: Option<Kind>,
 }
 
+impl Filter {
+    /// Whether the item passes.
+    pub fn passes(&self, item: &WorkItem) -> bool {
+        self.status.is_none_or(|status| status == item.status)
+            && self.lane.as_ref().is_none_or(|lane| *lane == item.lane)
+            && self.kind.as_ref().is_none_or(|kind| *kind == item.kind)
+    }
+}
+
 /// Which part of a list, by key: the part after `before` in descending id order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Page {
-    /// Only ids below this: the last id of the page before.
+    /// Only ids below this: [`Listed::next`] of the page before.
     pub before: Option<ItemId>,
-    /// At most so many; [`LIST_MAX`] bounds it.
+    /// At most so many; [`LIST_MAX`] bounds it. A page of none is empty and has none after it.
     pub limit: u32,
+}
+
+/// A page of a list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Listed {
+    /// Highest id first.
+    pub items: Vec<WorkItem>,
+    /// Give this as [`Page::before`] to go on: the last item of a page that is full, otherwise the lowest
+    /// id that was looked at. Empty once there is nothing left to look at.
+    pub next: Option<ItemId>,
+}
+
+impl Listed {
+    /// The page of at most `limit` of these, where `looked_to` is the lowest id that was looked at if
+    /// there may be more below it.
+    pub fn new(items: Vec<WorkItem>, limit: u32, looked_to: Option<ItemId>) -> Self {
+        let is_full = items.len() >= limit as usize;
+        let last = items.last().map(|item| item.id);
+        let next = if is_full { last } else { looked_to };
+        Self { items, next }
+    }
 }
 
 /// No list answers more rows: a page for people, and a bound for memory.
 pub const LIST_MAX: u32 = 1_000;
+
+/// No list looks at more items to find those that it answers: some tens of milliseconds for a database.
+pub const LIST_READ_MAX: u32 = 10_000;
 
 /// Gauges count no further than this, and say so by reaching it.
 pub const COUNT_MAX: u64 = 100_000;

@@ -7,6 +7,7 @@ use super::runner::Pace;
 use super::step::{IndexChange, Step};
 use super::{SET_UP, STEPS, steps_of, versions};
 use crate::error::ConnectError;
+use crate::fences;
 use crate::options::Options;
 use crate::server::session;
 use crate::store::Schema;
@@ -23,7 +24,9 @@ pub fn script(options: &Options) -> Result<String, ConnectError> {
 }
 
 /// The SQL of the steps that the database does not have, to be run with psql: with the same outcome as
-/// [`migrate`](super::migrate). Empty if it has all. Writes nothing.
+/// [`migrate`](super::migrate), but for the fence between tenants, where it is raised: that takes a
+/// [`migrate`](super::migrate) afterwards, as the script says at its end. Empty if nothing is pending. Writes
+/// nothing.
 ///
 /// # Errors
 /// [`ConnectError`].
@@ -41,8 +44,18 @@ pub async fn pending_script(address: &str, options: &Options) -> Result<String, 
     } else {
         SetUp::Done
     };
-    written(&schema, set_up, &steps)
+    let mut script = written(&schema, set_up, &steps)?;
+    if !known.is_empty() && !fences::recorded(&client, &schema).await?.is_empty() {
+        script.push_str(FENCED);
+    }
+    Ok(script)
 }
+
+/// What to fence is found out from the tables as they are then. Without backquotes, whose content psql would run.
+const FENCED: &str = "
+\\echo Tenants are fenced here: now run leasehold migrate by the login that owns the schema, which fences
+\\echo what is new. Until then the logins that work have no rights to it.
+";
 
 /// Whether the schema has what every schema has.
 #[derive(Clone, Copy)]

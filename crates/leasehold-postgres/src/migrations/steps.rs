@@ -18,6 +18,8 @@ pub struct MigrationStep {
     pub name: String,
     /// When it was applied, by the database's clock; `None` while it is pending.
     pub applied_at: Option<Timestamp>,
+    /// Whether this build does not know it: a later one applied it.
+    pub is_later: bool,
 }
 
 /// Every step of this build for the roles of the database, and those that a later build has applied. Writes
@@ -34,10 +36,15 @@ pub async fn steps(address: &str, options: &Options) -> Result<Vec<MigrationStep
         let text = "select version, name, applied_at from {schema}.migrations order by version";
         let rows = client.query_typed(&schema.within(text), &[]).await;
         let rows = rows.map_err(unusable)?;
-        steps.extend(rows.iter().map(|row| MigrationStep {
-            version: row.get(0),
-            name: subject(row.get(1)),
-            applied_at: Some(row.get::<_, Moment>(2).0),
+        steps.extend(rows.iter().map(|row| {
+            MigrationStep {
+                version: row.get(0),
+                name: subject(row.get(1)),
+                applied_at: Some(row.get::<_, Moment>(2).0),
+                is_later: STEPS
+                    .iter()
+                    .all(|step| step.version != row.get::<_, i32>(0)),
+            }
         }));
     }
     let pending = steps_of(&options.roles).filter(|step| !known.contains(&step.version));
@@ -45,6 +52,7 @@ pub async fn steps(address: &str, options: &Options) -> Result<Vec<MigrationStep
         version: step.version,
         name: subject(step.name),
         applied_at: None,
+        is_later: false,
     }));
     Ok(steps)
 }

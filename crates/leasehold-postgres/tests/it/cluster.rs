@@ -216,7 +216,7 @@ fn clear_away() {
 }
 
 /// Past the framework, which shows the output of what fails only.
-fn say(what: &str) {
+pub(crate) fn say(what: &str) {
     writeln!(io::stderr(), "{what}").unwrap();
 }
 

@@ -139,8 +139,8 @@ async fn stored(store: &dyn WorkStore, org: OrgId) -> Vec<(ItemId, IdempotencyKe
         before: None,
         limit: 1_000,
     };
-    let items = store.list(org, &Filter::default(), &page).await.unwrap();
-    let items = items.into_iter();
+    let listed = store.list(org, &Filter::default(), &page).await.unwrap();
+    let items = listed.items.into_iter();
     items
         .map(|item| (item.id, item.idempotency_key, item.payload))
         .collect()

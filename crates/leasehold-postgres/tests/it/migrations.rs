@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio_postgres::Client;
 use uuid::Uuid;
 
-use crate::cluster;
+use crate::cluster::{self, say};
 use crate::faults::with_parameter;
 use crate::harness::{PATIENCE, lone};
 
@@ -395,6 +395,11 @@ async fn a_person_with_psql_gets_what_the_program_makes() {
     let mut running = match running {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             // The client is a package of its own.
+            assert!(
+                std::env::var_os("CI").is_none(),
+                "there must be psql where CI is set; install the server's client"
+            );
+            say("leasehold-postgres: SKIPPED: what a person does with psql; psql is not installed");
             return ground.remove().await;
         }
         running => running.unwrap(),
@@ -433,6 +438,33 @@ async fn a_person_with_psql_gets_what_the_program_makes() {
     ground.remove().await;
 }
 
+/// Of every word that the server takes for no name.
+#[tokio::test]
+async fn a_schema_that_would_need_quotes_is_refused_before_anything_is_sent() {
+    let Some(ground) = Ground::new().await else {
+        return;
+    };
+    let text = "select word from pg_get_keywords() where catcode in ('R', 'T')";
+    let rows = ground.server.query(text, &[]).await.unwrap();
+    assert!(rows.len() > 90, "{}", rows.len());
+    let words = rows.iter().map(|row| row.get::<_, String>(0));
+    for name in words.chain(["Jobs".to_owned(), "a b".to_owned(), "a\"b".to_owned()]) {
+        let options = Options::default().with_schema(&name);
+        let refused =
+            leasehold_postgres::migrate("postgres://nobody@127.0.0.1:1/x", &options).await;
+        assert!(
+            matches!(refused, Err(ConnectError::SchemaName(_))),
+            "{name}: {refused:?}"
+        );
+    }
+    // Words that are names all the same.
+    for name in ["data", "public", "work", "between", "values"] {
+        let options = Options::default().with_schema(name);
+        assert!(leasehold_postgres::script(&options).is_ok(), "{name}");
+    }
+    ground.remove().await;
+}
+
 #[tokio::test]
 async fn what_is_pending_is_told_as_a_script() {
     let Some(ground) = Ground::new().await else {
@@ -449,5 +481,17 @@ async fn what_is_pending_is_told_as_a_script() {
     let rest = rest.unwrap();
     assert_eq!(rest.matches("\nbegin;").count(), 1, "{rest}");
     assert!(rest.contains("-- 0007_liveness\n"), "{rest}");
+    assert!(!rest.contains("\\echo"), "{rest}");
+    // Where logins are known, there is more to do than a script can say.
+    ground
+        .run("insert into leasehold.logins (purpose, login) values ('runtime', 'somebody')")
+        .await;
+    let fenced = leasehold_postgres::pending_script(&ground.address, &options).await;
+    let fenced = fenced.unwrap();
+    assert!(
+        fenced.starts_with(&rest) && fenced.contains("\\echo"),
+        "{fenced}"
+    );
+    assert!(!fenced.contains('`') || rest.contains('`'), "{fenced}");
     ground.remove().await;
 }

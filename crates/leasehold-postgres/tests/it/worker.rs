@@ -161,7 +161,8 @@ async fn until_none(on: &OneSchema, status: Status) {
         before: None,
         limit: 1,
     };
-    let looks = async { while !on.store.list(org, &filter, &page).await.unwrap().is_empty() {} };
+    let first = async || on.store.list(org, &filter, &page).await.unwrap().items;
+    let looks = async { while !first().await.is_empty() {} };
     tokio::time::timeout(PATIENCE, looks)
         .await
         .expect("items stay as they were");

@@ -1,13 +1,13 @@
-//! What only reads: items, lists, what is due for maintenance, figures.
+//! What only reads: items, what is due for maintenance, figures.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use leasehold_core::store::work::{COUNT_MAX, Filter, Gauges, LIST_MAX, LaneGauge, Page};
+use leasehold_core::store::work::{COUNT_MAX, Gauges, LaneGauge};
 use leasehold_core::time::age;
-use leasehold_core::{IdempotencyKey, ItemId, Lane, OrgId, Status, WorkItem};
-use rusqlite::{Connection, named_params, params};
+use leasehold_core::{IdempotencyKey, ItemId, Lane, OrgId, WorkItem};
+use rusqlite::{Connection, params};
 
 use crate::error::{Answer, Fault};
 use crate::rows::{self, Columns, bytes, item_columns};
@@ -50,72 +50,6 @@ pub(super) fn get_by_key(
     let mut statement = db.prepare_cached(BY_KEY)?;
     let params = [bytes(org.as_uuid()), bytes(key.as_uuid())];
     Ok(rows::first(&mut statement, params, rows::item)?.map(|(_, item)| item))
-}
-
-/// The statements of a list. Which index serves it depends on the status: the claimed are few, and
-/// the failed have an index of their own, so that a page of them does not read past all that is done.
-macro_rules! list_sql {
-    ($index:literal, $status:literal) => {
-        concat!(
-            "SELECT ",
-            item_columns!(),
-            " FROM work_items INDEXED BY ",
-            $index,
-            " WHERE ",
-            $status,
-            " AND org_id = :org AND id < :before
-              AND (:lane IS NULL OR lane = :lane) AND (:kind IS NULL OR kind = :kind)
-              ORDER BY id DESC LIMIT :limit"
-        )
-    };
-}
-
-pub(super) const LIST: &str = list_sql!("work_items_org", "true");
-
-/// Picks the page in the queue's index alone, and only then reads rows. An index in the order of the
-/// page would cost every item an insert and a delete, for a list that a person looks at now and then.
-pub(super) const LIST_QUEUED: &str = concat!(
-    "SELECT ",
-    item_columns!(),
-    " FROM work_items WHERE rowid IN (
-          SELECT rowid FROM work_items INDEXED BY work_items_queue
-          WHERE status = 'queued' AND org_id = :org AND id < :before
-              AND (:lane IS NULL OR lane = :lane) AND (:kind IS NULL OR kind = :kind)
-          ORDER BY id DESC LIMIT :limit)
-      ORDER BY id DESC"
-);
-pub(super) const LIST_CLAIMED: &str = list_sql!("work_items_claimed", "status = 'claimed'");
-pub(super) const LIST_DONE: &str = list_sql!("work_items_org", "status = 'done'");
-pub(super) const LIST_FAILED: &str = list_sql!("work_items_failed", "status = 'failed'");
-
-pub(super) fn list(
-    db: &Connection,
-    org: OrgId,
-    filter: &Filter,
-    page: Page,
-) -> Answer<Vec<WorkItem>> {
-    let sql = match filter.status {
-        None => LIST,
-        Some(Status::Queued) => LIST_QUEUED,
-        Some(Status::Claimed) => LIST_CLAIMED,
-        Some(Status::Done) => LIST_DONE,
-        Some(Status::Failed) => LIST_FAILED,
-    };
-    let mut statement = db.prepare_cached(sql)?;
-    // One byte more than any id: above them all.
-    let mut before = vec![u8::MAX; 17];
-    if let Some(id) = page.before {
-        before = bytes(id.as_uuid()).to_vec();
-    }
-    let params = named_params! {
-        ":org": bytes(org.as_uuid()),
-        ":before": before,
-        ":lane": filter.lane.as_ref().map(Lane::as_str),
-        ":kind": filter.kind.as_ref().map(leasehold_core::Kind::as_str),
-        ":limit": page.limit.min(LIST_MAX),
-    };
-    let found = rows::items(&mut statement, params)?;
-    Ok(found.into_iter().map(|(_, item)| item).collect())
 }
 
 pub(super) const MAINTENANCE_DUE: &str = "

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use leasehold_core::ManualClock;
+use leasehold_core::store::work::LIST_READ_MAX;
 use rusqlite::{Connection, StatementStatus};
 
-use super::{claim, inspect, operate, settle, sweep};
+use super::{claim, inspect, list, operate, settle, sweep};
 use crate::rows::item_columns;
 use crate::{Options, migrations};
 
@@ -133,35 +134,99 @@ fn operators_find_items_and_pages_by_index() {
         inspect::BY_ID,
         inspect::BY_ID_OF_ORG,
         inspect::BY_KEY,
-        inspect::LIST_CLAIMED,
     ] {
         assert_searches(&db, sql);
     }
-    for sql in [inspect::LIST, inspect::LIST_DONE, inspect::LIST_FAILED] {
+    for sql in [
+        list::PAGE,
+        list::PAGE_QUEUED,
+        list::PAGE_CLAIMED,
+        list::PAGE_DONE,
+        list::PAGE_FAILED,
+        list::FLOOR,
+        list::FLOOR_FAILED,
+    ] {
         assert_searches(&db, sql);
         assert_does_not_sort(&db, sql);
     }
 }
 
 #[test]
-fn a_page_of_queued_items_is_picked_in_the_queue_alone() {
+fn a_page_of_what_is_under_way_is_picked_in_its_index_alone() {
     let db = migrated();
-    let steps = plan(&db, inspect::LIST_QUEUED);
-    let of_table: Vec<&String> = steps
-        .iter()
-        .filter(|step| step.contains("work_items"))
-        .collect();
-    let [rows, page] = of_table[..] else {
-        panic!("{steps:#?}")
-    };
-    assert!(
-        rows.starts_with("SEARCH work_items USING INTEGER PRIMARY KEY"),
-        "{steps:#?}"
-    );
-    assert!(
-        page.contains("COVERING INDEX work_items_queue"),
-        "{steps:#?}"
-    );
+    for (whole, index) in [
+        (list::WAITING, "work_items_queue"),
+        (list::WAITING_ON_LANE, "work_items_queue (lane=?"),
+        (list::WAITING_OF_KIND, "work_items_queue (lane=? AND kind=?"),
+        (list::HELD, "work_items_claimed"),
+    ] {
+        for sql in [whole.page, whole.count] {
+            let steps = plan(&db, sql);
+            assert!(steps.iter().any(|step| step.contains(index)), "{steps:#?}");
+            let reads_table = |step: &String| {
+                step.contains("work_items") && !step.contains("INDEX") && !step.contains("PRIMARY")
+            };
+            assert!(!steps.iter().any(reads_table), "{steps:#?}");
+        }
+    }
+}
+
+/// The steps of a list, with the parameters that it is asked with.
+fn list_steps(db: &Connection, sql: &str, lane: &str, kind: Option<&str>) -> (i32, usize) {
+    let mut statement = db.prepare(sql).unwrap();
+    let org = unhexed(1);
+    let above_all = vec![u8::MAX; 17];
+    let floor: Vec<u8> = Vec::new();
+    let params: [(&str, &dyn rusqlite::ToSql); 7] = [
+        (":org", &org),
+        (":before", &above_all),
+        (":floor", &floor),
+        (":lane", &lane),
+        (":kind", &kind),
+        (":limit", &20),
+        (":looks", &LIST_READ_MAX),
+    ];
+    for (name, value) in params {
+        if let Some(place) = statement.parameter_index(name).unwrap() {
+            statement.raw_bind_parameter(place, value).unwrap();
+        }
+    }
+    let mut found = 0;
+    let mut rows = statement.raw_query();
+    while rows.next().unwrap().is_some() {
+        found += 1;
+    }
+    drop(rows);
+    (statement.get_status(StatementStatus::VmStep), found)
+}
+
+fn unhexed(org: u8) -> Vec<u8> {
+    let mut id = vec![0; 16];
+    id[15] = org;
+    id
+}
+
+#[test]
+fn a_list_stops_looking_whatever_there_is() {
+    let db = migrated();
+    fill(&db, "COMMON", 1, 0..100_000);
+    fill(&db, "RARE", 1, 0..3);
+    let looks = i32::try_from(LIST_READ_MAX).unwrap();
+    for sql in [
+        list::FLOOR,
+        list::FLOOR_FAILED,
+        list::WAITING.count,
+        list::WAITING_ON_LANE.count,
+    ] {
+        let (steps, _) = list_steps(&db, sql, "default", None);
+        assert!(steps < 12 * looks, "{steps} steps: {sql}");
+    }
+    // What is rare is found in the queue where lane and kind are named.
+    let kind = Some("RARE");
+    let (steps, _) = list_steps(&db, list::WAITING_OF_KIND.count, "default", kind);
+    assert!(steps < 100, "{steps} steps");
+    let (_, found) = list_steps(&db, list::WAITING_OF_KIND.page, "default", kind);
+    assert_eq!(found, 3);
 }
 
 #[test]

@@ -191,6 +191,8 @@ macro_rules! store_contract {
                 an_item_that_is_not_there_is_not_found
                 a_list_shows_the_highest_ids_first_and_whole_rows
                 a_list_is_read_page_by_page
+                pages_join_to_the_whole_however_rare_what_passes
+                a_list_goes_on_while_items_move
                 a_list_is_bounded_whatever_is_asked
                 a_list_shows_one_status
                 a_list_shows_one_lane_and_one_kind

@@ -122,17 +122,19 @@ async fn marked(f: &Fixture) -> BTreeMap<ItemId, ClaimToken> {
     };
     let mut marked = BTreeMap::new();
     loop {
-        let rows = f.work().list(ORG, &filter, &page).await.unwrap();
-        let Some(last) = rows.last() else {
-            return marked;
-        };
-        let goes_on = page.before.is_none_or(|before| last.id < before);
-        assert!(goes_on, "a page shows what an earlier one showed");
-        page.before = Some(last.id);
+        let listed = f.work().list(ORG, &filter, &page).await.unwrap();
         marked.extend(
-            rows.iter()
+            listed
+                .items
+                .iter()
                 .map(|row| (row.id, row.claim_token.expect("a token"))),
         );
+        let Some(next) = listed.next else {
+            return marked;
+        };
+        let goes_on = page.before.is_none_or(|before| next < before);
+        assert!(goes_on, "a page shows what an earlier one showed");
+        page.before = Some(next);
     }
 }
 

@@ -4,7 +4,7 @@ use leasehold_core::store::events::{NewEntry, Stream};
 use leasehold_core::store::markers::{Begin, Begun, MarkerScope};
 use leasehold_core::store::schedules::{Advance, Advanced, Ticks};
 use leasehold_core::store::work::{
-    Cancelled, Ended, Enqueued, Filter, Page, Renewed, Retried, Settled,
+    Cancelled, Ended, Enqueued, Filter, Listed, Page, Renewed, Retried, Settled,
 };
 use leasehold_core::{NewItem, ScheduleId, ShortText, WorkItem};
 use uuid::Uuid;
@@ -61,7 +61,7 @@ pub async fn list_keeps_to_its_org(f: &Fixture) {
             .list(OTHER, &Filter::default(), &page)
             .await
             .unwrap(),
-        []
+        Listed::default()
     );
 }
 

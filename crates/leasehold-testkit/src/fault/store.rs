@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use leasehold_core::store::StoreResult;
 use leasehold_core::store::work::{
-    Cancelled, ClaimRequest, Claimed, Enqueued, Filter, Gauges, Hints, Page, PausedLane, Renewal,
-    Renewed, Requeued, Retried, Settled, Settlement, StaleRequest,
+    Cancelled, ClaimRequest, Claimed, Enqueued, Filter, Gauges, Hints, Listed, Page, PausedLane,
+    Renewal, Renewed, Requeued, Retried, Settled, Settlement, StaleRequest,
 };
 use leasehold_core::{
     ClaimToken, IdempotencyKey, ItemId, Lane, NewItem, OrgId, ShortText, UserId, WorkItem,
@@ -125,7 +125,7 @@ impl WorkStore for FaultStore {
             .await
     }
 
-    async fn list(&self, org: OrgId, filter: &Filter, page: &Page) -> StoreResult<Vec<WorkItem>> {
+    async fn list(&self, org: OrgId, filter: &Filter, page: &Page) -> StoreResult<Listed> {
         self.faults
             .pass(Operation::List, self.inner.list(org, filter, page))
             .await

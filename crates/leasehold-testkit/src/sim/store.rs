@@ -220,7 +220,8 @@ impl Store {
             before: None,
             limit: 1_000,
         };
-        at_once(self.memory.list(org, &Filter::default(), &page)).unwrap()
+        let listed = at_once(self.memory.list(org, &Filter::default(), &page));
+        listed.unwrap().items
     }
 
     /// The hold as whoever holds the item now would write it.

@@ -23,6 +23,7 @@ async fn stored(rig: &Rig) -> usize {
         .list(&Filter::default(), &page)
         .await
         .unwrap()
+        .items
         .len()
 }
 

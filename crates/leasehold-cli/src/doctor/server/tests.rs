@@ -13,6 +13,9 @@ fn good() -> Examination {
         fsync: true,
         connections_max: 97,
         connections: 3,
+        login: "worker".to_owned(),
+        login_connections_max: None,
+        login_connections: 0,
     }
 }
 
@@ -80,6 +83,23 @@ fn connections_must_be_enough_and_should_be_free() {
     assert_eq!(judged(97, 88), Level::Ok);
     assert_eq!(judged(97, 89), Level::Warning);
     assert_eq!(judged(97, 120), Level::Warning);
+}
+
+#[test]
+fn a_login_with_a_limit_of_its_own_must_have_enough() {
+    assert!(judge_login(&good(), 9).is_none(), "it has none");
+    let judged = |max, in_use| {
+        let seen = Examination {
+            login_connections_max: Some(max),
+            login_connections: in_use,
+            ..good()
+        };
+        judge_login(&seen, 9).unwrap().level
+    };
+    assert_eq!(judged(0, 0), Level::Error);
+    assert_eq!(judged(8, 0), Level::Error);
+    assert_eq!(judged(9, 0), Level::Ok);
+    assert_eq!(judged(20, 12), Level::Warning);
 }
 
 #[test]

@@ -15,6 +15,7 @@ fn step(version: u32, is_applied: bool) -> Step {
         version,
         name: "x".to_owned(),
         applied_at: is_applied.then_some(jiff::Timestamp::UNIX_EPOCH),
+        is_later: false,
     }
 }
 

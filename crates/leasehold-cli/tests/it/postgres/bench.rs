@@ -55,6 +55,41 @@ fn an_interrupted_bench_leaves_no_schema() {
 }
 
 #[test]
+fn the_next_bench_drops_what_a_killed_one_left() {
+    let Some(ground) = Ground::new() else { return };
+    let url = ground.url();
+    let bench = || {
+        let command = ground.command(&["bench", "--postgres", &url, "--profile", "idle"]);
+        let bench = Process::start(&ground, command);
+        bench.until_said("idling");
+        bench
+    };
+    let killed = bench();
+    killed.signal(Signal::KILL);
+    let _ = killed.ended();
+    let left = on_server(&url, &[SCHEMAS]);
+    assert_ne!(left, 0);
+    // The server notices on its own when a client is gone.
+    on_server(
+        &url,
+        &[
+            "select pg_terminate_backend(pid, 5000) from pg_stat_activity
+           where datname = current_database() and pid <> pg_backend_pid()",
+        ],
+    );
+    // One that lives keeps its own, also from the next.
+    let living = bench();
+    assert_eq!(on_server(&url, &[SCHEMAS]), left);
+    let next = bench();
+    assert_eq!(on_server(&url, &[SCHEMAS]), 2 * left);
+    for bench in [living, next] {
+        bench.signal(Signal::INT);
+        assert_eq!(bench.ended().code, 130);
+    }
+    assert_eq!(on_server(&url, &[SCHEMAS]), 0);
+}
+
+#[test]
 fn the_bench_refuses_what_is_no_server_without_repeating_it() {
     let place = Place::new();
     let unreadable = "postgres://me:s3cret@somewhere/queue?no_such_option=1";
