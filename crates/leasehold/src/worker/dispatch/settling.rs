@@ -85,12 +85,12 @@ impl Dispatch {
             // Its org may have had its fill, and has room from here on.
             self.claim.wake();
         }
-        out.push(Action::Forget(hold));
-        out.push(Action::Note(hold, verdict));
-        if let Some(run) = self.runs.remove(&hold)
-            && verdict == Verdict::Dead
-        {
-            out.push(Action::Bury(run.claimed));
+        if let Some(run) = self.runs.remove(&hold) {
+            out.push(Action::Forget(hold));
+            out.push(Action::Note(run.claimed.clone(), hold, verdict));
+            if verdict == Verdict::Dead {
+                out.push(Action::Bury(run.claimed));
+            }
         }
     }
 
@@ -103,9 +103,9 @@ impl Dispatch {
     }
 
     pub(super) fn drop_lost(&mut self, hold: Hold, out: &mut Vec<Action>) {
-        if self.runs.remove(&hold).is_some() {
+        if let Some(run) = self.runs.remove(&hold) {
             out.push(Action::Forget(hold));
-            out.push(Action::Note(hold, Verdict::LeaseLost));
+            out.push(Action::Note(run.claimed, hold, Verdict::LeaseLost));
         }
     }
 }
