@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use super::dispatch::{Action, Dispatch, Ending, Event, SettleAnswer, StopReason, Verdict};
 use super::holdings::Holdings;
-use super::outages::Outages;
+use super::outages::{Complaint, Outages, Recovered};
 use super::runner::{Runner, Starting};
 use super::settle::{self, Settler};
 use super::trust::Loss;
@@ -91,6 +91,8 @@ struct UnderWay {
     to_settle: Vec<Settlement>,
     /// The authority of each item that has not been started. By hold: an item may be held twice.
     contexts: HashMap<Hold, OpContext>,
+    /// About claims.
+    complaint: Complaint,
     /// Whether the last claim that was answered found nothing.
     found_nothing: bool,
     /// What the loop has to tell itself.
@@ -182,7 +184,11 @@ impl<S: Source, E: Executor> Drive<S, E> {
     ) -> impl Iterator<Item = Event> + use<S, E> {
         let (event, more) = match answer {
             Ok(Assignments { items, orphaned }) => {
-                self.outages.answered(self.clock.elapsed());
+                let now = self.clock.elapsed();
+                self.outages.answered(now);
+                if let Some(Recovered { after, failures }) = way.complaint.answered(now) {
+                    tracing::info!(?after, failures, "claims work again");
+                }
                 self.metrics.claimed(items.len());
                 way.found_nothing = items.is_empty() && orphaned == 0;
                 let mut claimed = Vec::with_capacity(items.len());
@@ -196,14 +202,17 @@ impl<S: Source, E: Executor> Drive<S, E> {
             Err(error) => {
                 self.metrics.store_error("claim");
                 way.found_nothing = false;
-                self.outages.note_if(&error, self.clock.elapsed());
+                let now = self.clock.elapsed();
+                self.outages.note_if(&error, now);
                 if matches!(error, StoreError::Unavailable(_)) {
                     self.metrics.store_is_down();
                 }
-                if error.is_passing() {
-                    tracing::warn!(%error, "a claim failed; asking again");
-                } else {
-                    tracing::error!(%error, "a claim failed");
+                match way.complaint.failed(now) {
+                    Some(lasting) if error.is_passing() => {
+                        tracing::warn!(%error, ?lasting, "a claim failed; asking again");
+                    }
+                    Some(lasting) => tracing::error!(%error, ?lasting, "a claim failed"),
+                    None => tracing::debug!(%error, "a claim failed once more"),
                 }
                 (Event::Claimed(token, Err(error)), false)
             }
