@@ -100,6 +100,12 @@ pub struct KindSettings {
     pub time_limit: Option<Duration>,
 }
 
+impl DispatchSettings {
+    fn kind(&self, kind: &Kind) -> KindSettings {
+        self.kinds.get(kind).copied().unwrap_or_default()
+    }
+}
+
 /// Where the loop's randomness comes from: the operating system, or a seed.
 pub trait Chance: Send {
     /// A fresh claim token.
@@ -279,28 +285,20 @@ impl Dispatch {
         run.state = State::Running;
         self.occupied += 1;
         out.push(Action::Start(run.claimed.clone()));
-        let limit = self.kind_settings(hold).time_limit;
-        if let Some(limit) = limit {
+        if let Some(limit) = self.settings.kind(&run.claimed.item.kind).time_limit {
             self.set_timer(hold, now + limit);
         }
     }
 
     /// A run that waited for a thread has its whole time from here on.
     fn began(&mut self, hold: Hold, now: BootTime) {
-        let is_running = self
-            .runs
-            .get(&hold)
-            .is_some_and(|run| run.state == State::Running);
-        if let (true, Some(limit)) = (is_running, self.kind_settings(hold).time_limit) {
+        let run = self.runs.get(&hold);
+        let Some(run) = run.filter(|run| run.state == State::Running) else {
+            return;
+        };
+        if let Some(limit) = self.settings.kind(&run.claimed.item.kind).time_limit {
             self.set_timer(hold, now + limit);
         }
-    }
-
-    fn kind_settings(&self, hold: Hold) -> KindSettings {
-        let kind = self.runs.get(&hold).map(|run| &run.claimed.item.kind);
-        kind.and_then(|kind| self.settings.kinds.get(kind))
-            .copied()
-            .unwrap_or_default()
     }
 
     fn set_timer(&mut self, hold: Hold, at: BootTime) {

@@ -257,7 +257,10 @@ impl<S: Source, E: Executor> Drive<S, E> {
                 Action::Kill(hold) => self.holdings.kill(&hold),
                 Action::Settle(settlement) => way.to_settle.push(settlement),
                 Action::Forget(hold) => {
-                    way.contexts.remove(&hold);
+                    // Nearly always it was started, and nothing is left.
+                    if !way.contexts.is_empty() {
+                        way.contexts.remove(&hold);
+                    }
                     forgotten.push(hold);
                 }
                 Action::RenewUntil(hold, instant) => self.holdings.renew_until(&hold, instant),

@@ -180,7 +180,9 @@ async fn a_claim_that_fails_is_counted_and_tried_again_with_back_off() {
 #[tokio::test(start_paused = true)]
 async fn an_outage_is_told_of_seldom_and_its_end_once() {
     let log = Log::default();
-    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(log.clone());
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_writer(log.clone());
     let _logging = tracing::subscriber::set_default(subscriber.finish());
     let rig = Rig::new();
     for _ in 0..40 {
@@ -200,7 +202,10 @@ async fn an_outage_is_told_of_seldom_and_its_end_once() {
     let [end] = &log.lines("claims work again")[..] else {
         panic!("{:#?}", log.lines(""));
     };
-    assert!(end.contains("failures=40 ") || end.ends_with("failures=40"), "{end}");
+    assert!(
+        end.contains("failures=40 ") || end.ends_with("failures=40"),
+        "{end}"
+    );
     assert!(end.contains(" after="), "{end}");
 }
 

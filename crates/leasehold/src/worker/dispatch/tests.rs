@@ -139,11 +139,8 @@ fn settled(item: u128, token: u128, ended: Ended) -> Event {
     Event::Settled(hold(item, token), answer)
 }
 
-/// What a claim may be answered.
-type Answer = Result<Vec<Claimed>, StoreError>;
-
-fn unavailable() -> Answer {
-    Err(StoreError::Unavailable("cut off".to_owned()))
+fn unavailable() -> StoreError {
+    StoreError::Unavailable("cut off".to_owned())
 }
 
 /// A loop whose events and looks are given by hand, and whose actions are read as short lines.
@@ -166,7 +163,7 @@ impl Bench {
     /// A loop that runs item 1 under token 1 since 10, in one of two slots.
     fn running(kind: &str) -> Self {
         let mut bench = Self::new();
-        let actions = bench.answer(10, Ok(vec![claimed(1, kind)]));
+        let actions = bench.answer(10, vec![claimed(1, kind)]);
         assert_eq!(actions, ["hold 1#1 from 0", "start 1"]);
         bench
     }
@@ -183,14 +180,22 @@ impl Bench {
     }
 
     /// Answers the claim that has been under way for longest.
-    fn answer(&mut self, ms: u64, answer: Answer) -> Vec<String> {
-        let token = *self.under_way().first().expect("a claim is under way");
-        self.answer_of(token, ms, answer)
+    fn answer(&mut self, ms: u64, items: Vec<Claimed>) -> Vec<String> {
+        self.answer_of(self.under_way()[0], ms, items)
     }
 
-    fn answer_of(&mut self, token: ClaimToken, ms: u64, answer: Answer) -> Vec<String> {
-        let answer = answer.map(|items| items.into_iter().map(Arc::new).collect());
-        self.tell(ms, Event::Claimed(token, answer))
+    fn answer_of(&mut self, token: ClaimToken, ms: u64, items: Vec<Claimed>) -> Vec<String> {
+        let items = items.into_iter().map(Arc::new).collect();
+        self.tell(ms, Event::Claimed(token, Ok(items)))
+    }
+
+    /// As [`Bench::answer`], with an error.
+    fn fail(&mut self, ms: u64, error: StoreError) -> Vec<String> {
+        self.fail_of(self.under_way()[0], ms, error)
+    }
+
+    fn fail_of(&mut self, token: ClaimToken, ms: u64, error: StoreError) -> Vec<String> {
+        self.tell(ms, Event::Claimed(token, Err(error)))
     }
 
     fn under_way(&self) -> Vec<ClaimToken> {

@@ -2,13 +2,13 @@
 
 use super::*;
 
-fn none() -> Answer {
-    Ok(Vec::new())
+fn none() -> Vec<Claimed> {
+    Vec::new()
 }
 
-fn items(numbers: &[u128]) -> Answer {
+fn items(numbers: &[u128]) -> Vec<Claimed> {
     let claimed = numbers.iter().map(|number| claimed(*number, "PLAIN"));
-    Ok(claimed.collect())
+    claimed.collect()
 }
 
 #[test]
@@ -110,12 +110,12 @@ fn a_claim_under_way_for_long_is_waited_for_without_looking_around() {
 fn a_lost_answer_is_asked_for_with_the_same_token_until_half_a_lease() {
     let mut bench = Bench::new();
     let mut asked = Vec::new();
-    assert_eq!(bench.answer(1, unavailable()), [""; 0]);
+    assert_eq!(bench.fail(1, unavailable()), [""; 0]);
     while asked.len() < 7 {
         let now = ms(bench.0.next_look());
         for line in bench.look(now) {
             asked.push(format!("{now}: {line}"));
-            bench.answer(now, unavailable());
+            bench.fail(now, unavailable());
         }
     }
     let expected = [
@@ -134,21 +134,21 @@ fn a_lost_answer_is_asked_for_with_the_same_token_until_half_a_lease() {
 #[test]
 fn a_claim_that_is_answered_again_backs_off_from_the_beginning() {
     let mut bench = Bench::new();
-    bench.answer(1, unavailable());
+    bench.fail(1, unavailable());
     assert_eq!(bench.play(126), ["126: claim #1 up to 2"]);
     assert_eq!(
         bench.answer(130, items(&[1])),
         ["hold 1#1 from 0", "start 1"]
     );
     assert_eq!(bench.tell(140, Event::Hint), ["claim #2 up to 1"]);
-    bench.answer(150, unavailable());
+    bench.fail(150, unavailable());
     assert_eq!(ms(bench.0.next_look()), 275);
 }
 
 #[test]
 fn hints_do_not_cut_the_back_off_short() {
     let mut bench = Bench::new();
-    bench.answer(1, unavailable());
+    bench.fail(1, unavailable());
     assert_eq!(bench.tell(50, Event::Hint), [""; 0]);
     assert_eq!(ms(bench.0.next_look()), 126);
 }
@@ -157,7 +157,7 @@ fn hints_do_not_cut_the_back_off_short() {
 fn a_refused_claim_is_not_repeated_under_its_token() {
     let mut bench = Bench::new();
     let error = StoreError::Schema("migrate first".to_owned());
-    bench.answer(1, Err(error));
+    bench.fail(1, error);
     assert_eq!(bench.play(126), ["126: claim #2 up to 2"]);
 }
 
@@ -169,7 +169,7 @@ fn a_repeated_claim_asks_for_no_more_than_the_first_did() {
         bench.tell(20, ended(1, 1, done())),
         ["settle 1#1 done", "claim #2 up to 1"]
     );
-    bench.answer(30, unavailable());
+    bench.fail(30, unavailable());
     assert_eq!(bench.tell(40, ended(2, 1, done())), ["settle 2#1 done"]);
     assert_eq!(bench.play(200), ["155: claim #2 up to 1"]);
 }
@@ -177,7 +177,7 @@ fn a_repeated_claim_asks_for_no_more_than_the_first_did() {
 #[test]
 fn trust_counts_from_the_first_sending_of_a_repeated_claim() {
     let mut bench = Bench::new();
-    bench.answer(1, unavailable());
+    bench.fail(1, unavailable());
     bench.look(126);
     let actions = bench.answer(2_000, items(&[1]));
     assert_eq!(actions, ["hold 1#1 from 0", "start 1"]);
@@ -199,7 +199,7 @@ fn items_of_a_claim_answered_too_late_are_handed_back() {
 #[test]
 fn an_unknown_kind_is_released_and_not_at_once_claimable() {
     let mut bench = Bench::new();
-    let answer = Ok(vec![claimed(1, "FOREIGN"), claimed(2, "PLAIN")]);
+    let answer = vec![claimed(1, "FOREIGN"), claimed(2, "PLAIN")];
     let actions = bench.answer(10, answer);
     let expected = [
         "hold 1#1 2#1 from 0",
@@ -241,7 +241,7 @@ fn a_store_that_cannot_settle_gets_no_new_claims() {
 #[test]
 fn a_poison_item_waits_for_the_others_and_runs_alone() {
     let mut bench = Bench::new();
-    let answer = Ok(vec![poison(1), claimed(2, "PLAIN")]);
+    let answer = vec![poison(1), claimed(2, "PLAIN")];
     let actions = bench.answer(10, answer);
     assert_eq!(actions, ["hold 1#1 2#1 from 0", "start 2"]);
     assert_eq!(bench.tell(20, Event::Hint), [""; 0], "nothing is claimed");
@@ -262,7 +262,7 @@ fn a_poison_item_waits_for_the_others_and_runs_alone() {
 #[test]
 fn of_two_poison_items_one_is_handed_back_before_the_other_starts() {
     let mut bench = Bench::new();
-    let actions = bench.answer(10, Ok(vec![poison(1), poison(2)]));
+    let actions = bench.answer(10, vec![poison(1), poison(2)]);
     let note = "this worker holds another last attempt, which runs alone";
     let handed_back = format!("settle 2#1 release after 1000: {note}");
     assert_eq!(actions, ["hold 1#1 2#1 from 0", handed_back.as_str()]);
@@ -276,7 +276,7 @@ fn a_poison_item_does_not_wait_for_a_run_that_never_ends() {
     let mut bench = Bench::running("PLAIN");
     bench.tell(20, Event::Loss(hold(1, 1), Loss::Refused));
     assert_eq!(bench.tell(30, Event::Hint), ["claim #2 up to 1"]);
-    let actions = bench.answer(40, Ok(vec![poison(2)]));
+    let actions = bench.answer(40, vec![poison(2)]);
     assert_eq!(actions, ["hold 2#2 from 30"]);
     let expected = [
         "2020: renew 1#1 until 2020",
@@ -398,7 +398,7 @@ fn of_two_claims_each_lost_answer_is_asked_for_under_its_own_token() {
     let [second, third] = bench.under_way()[..] else {
         panic!("two are under way");
     };
-    assert_eq!(bench.answer_of(third, 30, unavailable()), [""; 0]);
+    assert_eq!(bench.fail_of(third, 30, unavailable()), [""; 0]);
     let actions = bench.answer_of(second, 40, items(&[3, 4]));
     assert_eq!(actions, ["hold 3#2 4#2 from 10", "start 3", "start 4"]);
     assert_eq!(bench.play(200), ["155: claim #3 up to 2"]);
@@ -413,7 +413,7 @@ fn a_poison_item_waits_for_the_claim_beside_it() {
     bench.tell(20, ended(2, 1, done()));
     bench.tell(25, settled(1, 1, Ended::Done));
     bench.tell(25, settled(2, 1, Ended::Done));
-    let actions = bench.answer(30, Ok(vec![poison(3)]));
+    let actions = bench.answer(30, vec![poison(3)]);
     assert_eq!(actions, ["hold 3#2 from 10"]);
     let actions = bench.answer(40, items(&[4]));
     assert_eq!(actions, ["hold 4#3 from 20", "start 4"]);
@@ -423,10 +423,10 @@ fn a_poison_item_waits_for_the_claim_beside_it() {
 }
 
 /// Item 1, as it was claimed for the `claim_seq`th time.
-fn seen(claim_seq: i64) -> Answer {
+fn seen(claim_seq: i64) -> Vec<Claimed> {
     let mut claimed = claimed(1, "PLAIN");
     claimed.item.claim_seq = claim_seq;
-    Ok(vec![claimed])
+    vec![claimed]
 }
 
 #[test]

@@ -157,7 +157,7 @@ fn event_of(step: Step, seen: &mut Seen) -> Option<Event> {
         }
         Step::Lose => {
             let request = seen.claiming.pop_back()?;
-            Event::Claimed(request.token, Err(unavailable().unwrap_err()))
+            Event::Claimed(request.token, Err(unavailable()))
         }
         Step::End(at, how) => {
             let hold = pick(seen.running.keys().copied(), at)?;
