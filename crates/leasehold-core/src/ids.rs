@@ -1,17 +1,38 @@
 //! Identifiers, one newtype each, so that one cannot be passed for another.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+/// The order of the bytes, compared as one number: ids are the keys of whatever a worker holds, and there
+/// they are compared far more often than anything else is done with them.
+macro_rules! ordered {
+    ($name:ident) => {
+        impl Ord for $name {
+            fn cmp(&self, other: &Self) -> Ordering {
+                self.0.as_u128().cmp(&other.0.as_u128())
+            }
+        }
+
+        impl PartialOrd for $name {
+            fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+                Some(self.cmp(other))
+            }
+        }
+    };
+}
+
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[serde(transparent)]
         pub struct $name(Uuid);
+
+        ordered!($name);
 
         impl $name {
             /// The nil value: the platform, or "none known".
@@ -147,8 +168,10 @@ impl OrgId {
 ///
 /// Items taken by one claim statement share a token; a later claim of any of them carries another.
 /// It is never printed whole: a log line needs only enough of it to tell two claims apart.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ClaimToken(Uuid);
+
+ordered!(ClaimToken);
 
 impl ClaimToken {
     /// Wraps random bits that the caller vouches for, or a value read from storage.

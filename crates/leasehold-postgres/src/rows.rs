@@ -1,6 +1,7 @@
 //! How values stand in the database: times in whole microseconds, JSON as the text that was written.
 
 use std::fmt::Display;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -97,11 +98,11 @@ pub(crate) fn page_start(after: Option<Uuid>) -> Option<Uuid> {
 }
 
 /// The text of a `json` column, as it was written: reading it as a value would change it.
-pub(crate) struct JsonText(pub(crate) String);
+pub(crate) struct JsonText(pub(crate) Arc<str>);
 
 impl<'a> FromSql<'a> for JsonText {
     fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
-        Ok(Self(str::from_utf8(raw)?.to_owned()))
+        Ok(Self(Arc::from(str::from_utf8(raw)?)))
     }
 
     fn accepts(ty: &Type) -> bool {
@@ -180,6 +181,19 @@ impl<'r> Columns<'r> {
     /// A name that was valid when it was written.
     pub(crate) fn named<T, E: Display>(&mut self, parse: fn(&str) -> Result<T, E>) -> Answer<T> {
         parse(self.text()?).map_err(Fault::damaged)
+    }
+
+    /// A name that was asked for, and so is nearly always among the `known`: many rows share it then.
+    pub(crate) fn one_of<T, E>(&mut self, known: &[T], parse: fn(&str) -> Result<T, E>) -> Answer<T>
+    where
+        T: AsRef<str> + Clone,
+        E: Display,
+    {
+        let text = self.text()?;
+        match known.iter().find(|name| name.as_ref() == text) {
+            Some(name) => Ok(name.clone()),
+            None => parse(text).map_err(Fault::damaged),
+        }
     }
 
     fn named_or_null<T, E: Display>(

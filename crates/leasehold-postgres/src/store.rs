@@ -20,7 +20,7 @@ use crate::migrations;
 use crate::options::{Options, Secret};
 use crate::server::{Pool, Server};
 use crate::statement::{Sessions, Texts};
-use crate::work::Floors;
+use crate::work::{Floors, Turns};
 
 /// All stores on one schema of a Postgres database. Dropping the last handle closes its connections.
 ///
@@ -33,6 +33,7 @@ pub struct PostgresStore {
     is_polling_known: AtomicBool,
     /// From where on claims look at the queues.
     pub(crate) floors: Mutex<Floors>,
+    pub(crate) claim_turns: Turns,
     hints: Arc<Board>,
     courier: Courier,
     patience: Duration,
@@ -97,6 +98,7 @@ pub async fn connect(address: &str, options: Options) -> Result<Arc<PostgresStor
         texts: Texts::within(schema),
         is_polling_known: AtomicBool::new(sessions == Sessions::Own),
         floors: Mutex::default(),
+        claim_turns: Turns::default(),
         courier: Courier::start(route, Arc::clone(&hints), &home),
         hints,
         patience: options.patience,

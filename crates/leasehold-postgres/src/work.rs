@@ -14,7 +14,7 @@ mod operate;
 mod settle;
 mod sweep;
 
-pub(crate) use claim::Floors;
+pub(crate) use claim::{Floors, Turns};
 pub(crate) use enqueue::{enqueue_within, gained};
 
 use std::time::Duration;

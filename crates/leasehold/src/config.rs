@@ -106,7 +106,7 @@ impl WorkerSettings {
         self.check_pairs()
     }
 
-    /// How many calls to its stores a worker makes at once, at most for long: a claim, settles, a renewal, one of
+    /// How many calls to its stores a worker makes at once, at most for long: claims, settles, a renewal, one of
     /// its sweep and its heartbeat. Handlers that use the stores come on top. Workers that share stores add up.
     ///
     /// Stores that serve fewer would keep renewals waiting behind settles, and leases would be lost:
@@ -114,7 +114,8 @@ impl WorkerSettings {
     pub fn calls_at_once(&self) -> u32 {
         let held_max = self.capacity.saturating_add(self.prefetch);
         let settles = held_max.min(SETTLES_MAX);
-        CALLS_BESIDE_SETTLES + settles
+        let claims = if held_max < 2 * CLAIM_MAX { 1 } else { 2 };
+        claims + settles + CALLS_BESIDE
     }
 
     /// Passes if stores that serve so many calls at once serve this worker.
@@ -268,14 +269,18 @@ pub(crate) fn check_kinds(kinds: &BTreeMap<Kind, KindSettings>) -> Result<(), Se
     Ok(())
 }
 
-/// Leaves room for the process and the random bits of a worker id.
 /// So many settles are under way at once: while the store makes one durable, the next is with it
 /// already, and one that must be asked again does not hold up all others.
 pub(crate) const SETTLES_MAX: u32 = 2;
 
-/// A claim, a renewal, one of the sweep, and a heartbeat.
-const CALLS_BESIDE_SETTLES: u32 = 4;
+/// One claim asks for no more: a second one may go out beside it once there is room for as many again, so
+/// that a large worker takes in what one brought while the store is at the other.
+pub(crate) const CLAIM_MAX: u32 = 500;
 
+/// A renewal, one of the sweep, and a heartbeat.
+const CALLS_BESIDE: u32 = 3;
+
+/// Leaves room for the process and the random bits of a worker id.
 const NAME_BYTES_MAX: usize = 100;
 /// A claim looks at each lane; more are a sign of lanes used as keys.
 const LANES_MAX: usize = 100;

@@ -4,6 +4,7 @@
 //!
 //! Gauges of the queue come from the last sweep; a read that fails leaves them as they are.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
@@ -71,12 +72,22 @@ struct LaneState {
 
 type Seconds = Gauge<f64, AtomicU64>;
 
+/// What is counted for each item, of one kind.
+#[derive(Debug)]
+struct KindSeries {
+    /// In the order of [`Verdict::ALL`], which is that of its declaration.
+    finished: [Counter; Verdict::ALL.len()],
+    run_seconds: Histogram,
+}
+
 /// What one worker counts. Every worker has its own: two in one process do not mix.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
     claimed: Counter,
     claim_seconds: Histogram,
+    /// The series of the kinds that the worker knows, found once.
+    known: BTreeMap<Kind, KindSeries>,
     finished: Family<KindOutcome, Counter>,
     dead: Family<ByKind, Counter>,
     run_seconds: Family<ByKind, Histogram, fn() -> Histogram>,
@@ -131,6 +142,7 @@ impl Metrics {
             registry: Registry::with_prefix(names::PREFIX),
             claimed: Counter::default(),
             claim_seconds: seconds(),
+            known: BTreeMap::new(),
             finished: Family::default(),
             dead: Family::default(),
             run_seconds: Family::new_with_constructor(seconds),
@@ -220,16 +232,17 @@ impl Metrics {
 
     /// Puts the series that will come on the page at zero, so that the first count of each is seen as
     /// a rise and not as a beginning.
-    pub(crate) fn begin<'a>(&self, kinds: impl Iterator<Item = &'a Kind>) {
+    pub(crate) fn begin<'a>(&mut self, kinds: impl Iterator<Item = &'a Kind>) {
         for kind in kinds {
-            let kind = kind.to_string();
-            let by_kind = ByKind { kind: kind.clone() };
+            let by_kind = ByKind {
+                kind: kind.to_string(),
+            };
             drop(self.dead.get_or_create(&by_kind));
-            drop(self.run_seconds.get_or_create(&by_kind));
-            for outcome in Verdict::ALL.map(Verdict::name) {
-                let kind = kind.clone();
-                drop(self.finished.get_or_create(&KindOutcome { kind, outcome }));
-            }
+            let series = KindSeries {
+                finished: Verdict::ALL.map(|verdict| self.finished_series(kind, verdict)),
+                run_seconds: self.run_seconds.get_or_create(&by_kind).clone(),
+            };
+            self.known.insert(kind.clone(), series);
         }
         for operation in ["claim", "renew", "settle"] {
             drop(self.store_errors.get_or_create(&Operation { operation }));
@@ -311,12 +324,19 @@ impl Metrics {
         self.store_up.set(0);
     }
 
-    pub(crate) fn finished(&self, kind: &Kind, outcome: &'static str) {
+    pub(crate) fn finished(&self, kind: &Kind, verdict: Verdict) {
+        match self.known.get(kind) {
+            Some(series) => series.finished[verdict as usize].inc(),
+            None => self.finished_series(kind, verdict).inc(),
+        };
+    }
+
+    fn finished_series(&self, kind: &Kind, verdict: Verdict) -> Counter {
         let labels = KindOutcome {
             kind: kind.to_string(),
-            outcome,
+            outcome: verdict.name(),
         };
-        self.finished.get_or_create(&labels).inc();
+        self.finished.get_or_create(&labels).clone()
     }
 
     pub(crate) fn dead_letter(&self, kind: &Kind) {
@@ -328,12 +348,10 @@ impl Metrics {
     }
 
     pub(crate) fn ran(&self, kind: &Kind, length: Duration) {
-        let labels = ByKind {
-            kind: kind.to_string(),
-        };
-        self.run_seconds
-            .get_or_create(&labels)
-            .observe(length.as_secs_f64());
+        // A run is of a kind that the worker knows.
+        if let Some(series) = self.known.get(kind) {
+            series.run_seconds.observe(length.as_secs_f64());
+        }
     }
 
     pub(crate) fn refused(&self, operation: &'static str) {

@@ -1,7 +1,7 @@
 //! Where contexts come from: the transitions of [`leasehold_core::context`], fed with rows.
 
 use std::fmt::Debug;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -53,17 +53,14 @@ pub enum TenancyError {
 pub struct SingleTenant;
 
 impl SingleTenant {
-    fn org(org: OrgId) -> Result<OrgRecord, OrgGone> {
-        if org != OrgId::SINGLE {
-            return Err(OrgGone);
-        }
-        let created_at = Timestamp::UNIX_EPOCH;
-        Ok(OrgRecord {
-            id: org,
+    fn org(org: OrgId) -> Result<&'static OrgRecord, OrgGone> {
+        static SINGLE: LazyLock<OrgRecord> = LazyLock::new(|| OrgRecord {
+            id: OrgId::SINGLE,
             name: "single".to_owned(),
-            created_at,
+            created_at: Timestamp::UNIX_EPOCH,
             deleted_at: None,
-        })
+        });
+        (org == OrgId::SINGLE).then_some(&*SINGLE).ok_or(OrgGone)
     }
 
     /// The context of whoever operates the installation: the owner of its one org.
@@ -76,7 +73,7 @@ impl SingleTenant {
             user_id: UserId::NIL,
             role: MemberRole::Owner,
         };
-        member_context(request, &Self::org(OrgId::SINGLE)?, &member)
+        member_context(request, Self::org(OrgId::SINGLE)?, &member)
     }
 }
 
@@ -89,12 +86,7 @@ impl Tenancy for SingleTenant {
         _user: UserId,
         cause: RequestId,
     ) -> Result<OpContext, TenancyError> {
-        Ok(claim_context(
-            request,
-            Self::org(org).ok().as_ref(),
-            None,
-            cause,
-        )?)
+        Ok(claim_context(request, Self::org(org).ok(), None, cause)?)
     }
 
     async fn service_context(
@@ -102,7 +94,7 @@ impl Tenancy for SingleTenant {
         request: &RequestContext,
         org: OrgId,
     ) -> Result<OpContext, TenancyError> {
-        Ok(service_context(request, &Self::org(org)?)?)
+        Ok(service_context(request, Self::org(org)?)?)
     }
 }
 

@@ -46,6 +46,7 @@ pub(crate) mod holdings;
 mod keeper;
 mod liveness;
 pub(crate) mod outages;
+mod runner;
 mod settle;
 mod sweeping;
 mod ticker;
@@ -59,6 +60,7 @@ use holdings::Holdings;
 use keeper::Keeper;
 use liveness::Liveness;
 use outages::Outages;
+use runner::Runner;
 use sweeping::Sweeping;
 use ticker::Ticker;
 
@@ -158,7 +160,7 @@ impl<S: Source, E: Executor> Worker<S, E> {
             None => None,
         };
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let metrics = Metrics::new();
+        let mut metrics = Metrics::new();
         metrics.begin(executor.kinds().keys());
         let metrics = Arc::new(metrics);
         source.attach(&metrics);
@@ -277,6 +279,7 @@ impl<S: Source, E: Executor> Worker<S, E> {
             kinds: self.executor.kinds().clone(),
             capacity: self.settings.capacity,
             prefetch: self.settings.prefetch,
+            claim_max: config::CLAIM_MAX,
             lease: self.settings.lease,
             poll_interval: self.settings.poll_interval,
             tenant_cap: self.settings.tenant_cap,
@@ -323,14 +326,20 @@ impl<S: Source, E: Executor> Worker<S, E> {
             settings: self.settings.clone(),
             worker: self.id.clone(),
         });
+        let runner = Arc::new(Runner {
+            executor: self.executor,
+            holdings: holdings.clone(),
+            announce,
+            clock: self.clock.clone(),
+            metrics: self.metrics.clone(),
+        });
         let drive = Drive {
             source: self.source.clone(),
-            executor: self.executor,
+            runner,
             dispatch,
             holdings,
             handlers,
             events,
-            announce,
             stop: stopper.subscribe(),
             left,
             clock: self.clock,

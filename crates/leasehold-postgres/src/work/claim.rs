@@ -13,12 +13,15 @@
 
 mod floors;
 
-use std::sync::PoisonError;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use leasehold_core::store::work::{ClaimRequest, Claimed};
-use leasehold_core::{Kind, Lane, OrgId, ShortText, Status, StoreError, UserId, WorkItem};
+use leasehold_core::{
+    Kind, Lane, OrgId, ShortText, Status, StoreError, UserId, WorkItem, WorkerId,
+};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
@@ -85,26 +88,50 @@ const VAIN_ROUNDS_MAX: u32 = 4;
 ///
 /// Without a cap each round is a transaction of its own: a crash between two leaves what the first took
 /// under the token, which answers it when asked again. With a cap all rounds are one transaction.
+///
+/// Of one worker's claims without a cap, one is with the server at a time: two would be at the same rows, and
+/// the second would read on past what the first one takes. But it goes out before the first one's rows are
+/// read, so that the server does not wait for that.
 pub(super) async fn claim(store: &PostgresStore, request: &ClaimRequest) -> Answer<Vec<Claimed>> {
-    let mut connection = store.tenantless().connection().await?;
-    if request.tenant_cap.is_none() {
-        return take(&connection, store, request).await;
-    }
-    let lanes = names(&request.lanes, Lane::as_str);
-    let transaction = connection.transaction().await?;
-    transaction.query(LOCK_LANES, &[&lanes]).await?;
-    let claimed = take(&transaction, store, request).await?;
-    transaction.commit().await?;
+    let (look, taken) = if request.tenant_cap.is_none() {
+        let turns = store.claim_turns.of(&request.worker);
+        let turn = turns.lock().await;
+        let look = Look::begin(store, request);
+        let connection = store.tenantless().connection().await?;
+        let taken = take(&connection, request, &look).await?;
+        drop((connection, turn));
+        tokio::task::yield_now().await;
+        (look, taken)
+    } else {
+        let look = Look::begin(store, request);
+        let mut connection = store.tenantless().connection().await?;
+        let lanes = names(&request.lanes, Lane::as_str);
+        let transaction = connection.transaction().await?;
+        transaction.query(LOCK_LANES, &[&lanes]).await?;
+        let taken = take(&transaction, request, &look).await?;
+        transaction.commit().await?;
+        (look, taken)
+    };
+    let mut claimed = match taken {
+        Taken::Before(rows) => read_held(&rows)?,
+        Taken::Now(rounds) => read_rounds(&rounds, request)?,
+    };
+    sort(&mut claimed);
+    look.end(store, &claimed);
     Ok(claimed)
+}
+
+/// What a claim came to, as the server answered it: read once nobody waits for that.
+enum Taken {
+    /// The token held this already, and took nothing.
+    Before(Vec<Row>),
+    /// The rounds that took something.
+    Now(Vec<Vec<Row>>),
 }
 
 /// Takes what is due, round by round, until the limit is reached or nothing more is to be had. Nearly always
 /// that is one round.
-async fn take(
-    on: &impl Statements,
-    store: &PostgresStore,
-    request: &ClaimRequest,
-) -> Answer<Vec<Claimed>> {
+async fn take(on: &impl Statements, request: &ClaimRequest, look: &Look) -> Answer<Taken> {
     let cap = request.tenant_cap.map(i64::from);
     let text = if cap.is_none() { CLAIM } else { CLAIM_CAPPED };
     let (token, worker) = (request.token.as_uuid(), request.worker.as_str());
@@ -112,16 +139,16 @@ async fn take(
     let kinds = names(&request.kinds, Kind::as_str);
     let lease = microseconds(request.lease);
     let limit = request.limit as usize;
-    let look = Look::begin(store, request);
     let Floored(floor_lanes, floor_kinds, priorities, times, ids) = look.floors();
     let mut candidates = limit.saturating_add(CANDIDATES_MORE).min(CANDIDATES_MAX);
     // Under a cap, a round that takes nothing has met only what others hold locked without one.
     let mut vain_rounds = if cap.is_none() { VAIN_ROUNDS_MAX } else { 1 };
     let mut above = PRIORITY_BELOW_ALL;
-    let mut claimed: Vec<Claimed> = Vec::new();
+    let mut rounds: Vec<Vec<Row>> = Vec::new();
+    let mut taken = 0;
     while vain_rounds > 0 {
-        let missing = number(limit - claimed.len());
-        let before = number(claimed.len());
+        let missing = number(limit - taken);
+        let before = number(taken);
         let asked = number(candidates);
         let mut params: Vec<&(dyn ToSql + Sync)> = vec![
             &token,
@@ -143,18 +170,22 @@ async fn take(
             params.push(cap);
         }
         let rows = on.query(text, &params).await.map_err(refused)?;
-        let taken = Taken::read(&rows, request)?;
-        if taken.holds_already {
-            return held(on, request).await;
+        let head = rows.first().map(Head::read).transpose()?;
+        let head = head.ok_or_else(|| Fault::damaged("a claim without an answer"))?;
+        if head.holds_already {
+            return Ok(Taken::Before(on.query(HELD, &[&token]).await?));
         }
-        let took_none = taken.items.is_empty();
-        claimed.extend(taken.items);
-        if claimed.len() >= limit {
+        let took_none = head.is_empty;
+        if !took_none {
+            taken += rows.len();
+            rounds.push(rows);
+        }
+        if taken >= limit {
             break;
         }
-        if taken.candidates < asked {
+        if head.candidates < asked {
             // All of these priorities was tried.
-            let Some(last) = taken.last_priority else {
+            let Some(last) = head.last_priority else {
                 break;
             };
             above = last;
@@ -163,20 +194,15 @@ async fn take(
         vain_rounds -= u32::from(took_none);
         candidates = (candidates * WIDENING).min(CANDIDATES_MAX);
     }
-    sort(&mut claimed);
-    look.end(store, &claimed);
-    Ok(claimed)
+    Ok(Taken::Now(rounds))
 }
 
-/// What the token holds already.
-async fn held(on: &impl Statements, request: &ClaimRequest) -> Answer<Vec<Claimed>> {
-    let rows = on.query(HELD, &[&request.token.as_uuid()]).await?;
+/// What a token held already.
+fn read_held(rows: &[Row]) -> Answer<Vec<Claimed>> {
     let items = rows.iter().map(rows::item);
-    let mut held: Vec<Claimed> = items
+    items
         .map(|read| read.map(|(org_id, item)| Claimed { org_id, item }))
-        .collect::<Answer<_>>()?;
-    sort(&mut held);
-    Ok(held)
+        .collect()
 }
 
 /// Puts items into the order in which they are claimed.
@@ -267,6 +293,26 @@ impl Look {
     }
 }
 
+/// Whose turn it is among the claims of each worker that shares a store.
+#[derive(Debug, Default)]
+pub(crate) struct Turns(Mutex<HashMap<WorkerId, Weak<Turn>>>);
+
+/// Held while a claim is with the server.
+type Turn = tokio::sync::Mutex<()>;
+
+impl Turns {
+    fn of(&self, worker: &WorkerId) -> Arc<Turn> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(turn) = known.get(worker).and_then(Weak::upgrade) {
+            return turn;
+        }
+        known.retain(|_, turn| turn.strong_count() > 0);
+        let turn = Arc::default();
+        known.insert(worker.clone(), Arc::downgrade(&turn));
+        turn
+    }
+}
+
 /// The only thing that can stand there twice is the token of a claim that was under way when this one began:
 /// it has ended by now, and when asked again this one answers what it took.
 fn refused(fault: Fault) -> Fault {
@@ -285,42 +331,47 @@ fn names<T>(names: &[T], text: fn(&T) -> &str) -> Vec<&str> {
     names.iter().map(text).collect()
 }
 
-/// What one round answers.
-struct Taken {
+/// What every row of a round begins with.
+struct Head {
     /// Whether the token held something before, and so takes nothing.
     holds_already: bool,
     /// How many candidates there were, taken or not.
     candidates: i64,
     /// The last of the priorities, if so many were looked at that a statement goes no further.
     last_priority: Option<i32>,
-    items: Vec<Claimed>,
+    lease: Lease,
+    /// Nothing was taken: the one row has no item.
+    is_empty: bool,
 }
 
-impl Taken {
-    fn read(rows: &[Row], request: &ClaimRequest) -> Answer<Self> {
-        let mut taken = Self {
-            holds_already: false,
-            candidates: 0,
-            last_priority: None,
-            items: Vec::with_capacity(rows.len()),
-        };
-        for row in rows {
-            let mut columns = Columns::of(row);
-            taken.holds_already = columns.plain()?;
-            taken.candidates = columns.plain()?;
-            taken.last_priority = columns.plain()?;
-            let lease = Lease {
+impl Head {
+    fn read(row: &Row) -> Answer<Self> {
+        Self::of(&mut Columns::of(row))
+    }
+
+    fn of(columns: &mut Columns<'_>) -> Answer<Self> {
+        Ok(Self {
+            holds_already: columns.plain()?,
+            candidates: columns.plain()?,
+            last_priority: columns.plain()?,
+            lease: Lease {
                 begins_at: columns.timestamp()?,
                 expires_at: columns.timestamp()?,
-            };
-            if columns.is_null()? {
-                break;
-            }
-            let (org_id, item) = read_claimed(&mut columns, request, lease)?;
-            taken.items.push(Claimed { org_id, item });
-        }
-        Ok(taken)
+            },
+            is_empty: columns.is_null()?,
+        })
     }
+}
+
+fn read_rounds(rounds: &[Vec<Row>], request: &ClaimRequest) -> Answer<Vec<Claimed>> {
+    let mut claimed = Vec::with_capacity(rounds.iter().map(Vec::len).sum());
+    for row in rounds.iter().flatten() {
+        let mut columns = Columns::of(row);
+        let lease = Head::of(&mut columns)?.lease;
+        let (org_id, item) = read_claimed(&mut columns, request, lease)?;
+        claimed.push(Claimed { org_id, item });
+    }
+    Ok(claimed)
 }
 
 /// What all items of a round have in common, by the store's clock.
@@ -343,12 +394,12 @@ fn read_claimed(
         updated_at: lease.begins_at,
         created_by: columns.uuid()?.into(),
         updated_by: UserId::NIL,
-        kind: columns.named(Kind::parse)?,
+        kind: columns.one_of(&request.kinds, Kind::parse)?,
         target_id: columns.uuid()?.into(),
         idempotency_key: columns.uuid()?.into(),
         request_id: columns.uuid()?.into(),
         traceparent: columns.text_or_null()?.map(str::to_owned),
-        lane: columns.named(Lane::parse)?,
+        lane: columns.one_of(&request.lanes, Lane::parse)?,
         priority: columns.plain()?,
         status: Status::Claimed,
         available_at: columns.timestamp()?,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold_core::store::work::{ClaimRequest, Ended, Renewal, Renewed, Settled};
 use leasehold_core::time::later;
-use leasehold_core::{Due, ItemId, NewItem, WorkStore as _};
+use leasehold_core::{Due, ItemId, NewItem, WorkStore as _, WorkerId};
 use leasehold_testkit::contract::samples::{
     DAY, LEASE, ORG, OTHER, complete, hold, id, kind, lane, numbered, release, renewal, request_of,
     settlement,
@@ -86,7 +86,11 @@ async fn a_claim_locks_nothing_that_it_does_not_take() {
         ..request_of(limit)
     };
     // Somebody seems to be claiming by the same token: the claim has chosen, and waits at its first write.
-    let first = request(2);
+    // Another worker's: one worker's own claims go one after the other.
+    let first = ClaimRequest {
+        worker: WorkerId::parse("another").unwrap(),
+        ..request(2)
+    };
     let barrier = lone(on.address()).await;
     let text = format!(
         "begin;

@@ -216,6 +216,7 @@ fn worker(
             .collect(),
         capacity: small(dice, 1, 4),
         prefetch: small(dice, 0, 2),
+        claim_max: small(dice, 1, 4),
         lease,
         poll_interval: dice.between(lease / 8, lease),
         tenant_cap,

@@ -5,6 +5,7 @@
 //! not decide.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::worker::dispatch::{
@@ -12,7 +13,7 @@ use leasehold::worker::dispatch::{
 };
 use leasehold::worker::trust::Leases;
 use leasehold_core::store::work::{Claimed, Renewal, Settlement};
-use leasehold_core::{BootTime, Hints, Hold, StoreError, WorkerId};
+use leasehold_core::{BootTime, ClaimToken, Hints, Hold, StoreError, WorkerId};
 
 use super::World;
 use super::agenda::{CallId, Event, Inner, RunId, SweepStep, Turn, Who};
@@ -54,7 +55,7 @@ pub(super) struct Process {
     inbox: Vec<Heard>,
     loop_turn: NextTurn,
     keeper_turn: NextTurn,
-    claiming: Option<CallId>,
+    claiming: BTreeMap<CallId, ClaimToken>,
     renewing: BTreeMap<CallId, Renewing>,
     to_settle: Vec<Settlement>,
     settling: Option<Settling>,
@@ -99,7 +100,7 @@ impl Process {
             Inner::Tell(_) => Some(Part::Any),
             Inner::Answer(call) | Inner::TimesOut(call) => {
                 let settles = self.settling.as_ref().and_then(|settling| settling.call);
-                if self.claiming == Some(*call) || settles == Some(*call) {
+                if self.claiming.contains_key(call) || settles == Some(*call) {
                     Some(Part::Loop)
                 } else {
                     self.renewing.contains_key(call).then_some(Part::Keeper)
@@ -133,7 +134,7 @@ impl World {
             inbox: Vec::new(),
             loop_turn: NextTurn::default(),
             keeper_turn: NextTurn::default(),
-            claiming: None,
+            claiming: BTreeMap::new(),
             renewing: BTreeMap::new(),
             to_settle: Vec::new(),
             settling: None,
@@ -276,9 +277,13 @@ impl World {
         match action {
             Action::Claim(request) => {
                 let patience = (lease * 3 / 8).min(CLAIM_PATIENCE_MAX);
+                let token = request.token;
                 let call = self.send(who, Request::Claim(request), patience);
                 if let Some(process) = self.process(who) {
-                    process.claiming = Some(call);
+                    process.claiming.insert(call, token);
+                    if process.claiming.len() > 1 {
+                        self.report.count("claims beside another");
+                    }
                 }
             }
             Action::Hold { holds, sent } => {
@@ -324,7 +329,7 @@ impl World {
                 let audit = SweepStep::Audit(*org_id, item.id, item.claim_seq);
                 self.after(latency, Event::Sweep(who, audit));
             }
-            Action::Note(_, verdict) => self.report.count(match verdict {
+            Action::Note(_, _, verdict) => self.report.count(match verdict {
                 Verdict::Done => "told done",
                 Verdict::Retried => "told failed",
                 Verdict::Dead => "told dead",
@@ -342,14 +347,13 @@ impl World {
         let Some(process) = self.process(who) else {
             return;
         };
-        if process.claiming == Some(call) {
-            process.claiming = None;
+        if let Some(token) = process.claiming.remove(&call) {
             let answer = match answer {
-                Answer::Claim(claimed) => Ok(claimed),
+                Answer::Claim(claimed) => Ok(claimed.into_iter().map(Arc::new).collect()),
                 Answer::Error(error) => Err(error),
                 Answer::Renew(_) | Answer::Settle(_) => return,
             };
-            return self.hear(who, Heard::Claimed(answer));
+            return self.hear(who, Heard::Claimed(token, answer));
         }
         if let Some(renewing) = process.renewing.remove(&call) {
             return self.renewed(who, renewing, answer);

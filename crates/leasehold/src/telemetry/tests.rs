@@ -5,7 +5,7 @@ fn the_pages_of_two_workers_become_one_in_which_each_family_stands_once() {
     let page = |slots| {
         let metrics = Metrics::new();
         metrics.slots(slots, 1, 0);
-        metrics.finished(&Kind::parse("JOB").unwrap(), "done");
+        metrics.finished(&Kind::parse("JOB").unwrap(), Verdict::Done);
         metrics.encode()
     };
     let merged = merged([("a", page(3)), ("odd \"b\"", page(5))]);
@@ -43,7 +43,7 @@ fn a_page_alone_is_the_same_but_for_the_label() {
 
 #[test]
 fn what_the_page_shows_stands_in_the_table_as_it_is_shown() {
-    let metrics = Metrics::new();
+    let mut metrics = Metrics::new();
     let kind = Kind::parse("JOB").unwrap();
     metrics.begin(std::iter::once(&kind));
     let page = metrics.encode();

@@ -29,7 +29,7 @@
 //! The last attempt of an item that has lost a worker runs alone: it waits until nothing else is held,
 //! and nothing is claimed or started beside it, so that it takes no neighbour along. What is merely
 //! held would be lost with the worker too, so that of several such items one is kept, the others are
-//! handed back, and settles under way are waited for. Stuck runs are not: they may never end.
+//! handed back, and claims and settles under way are waited for. Stuck runs are not: they may never end.
 //!
 //! # The same item twice
 //! A worker that froze may claim an item again while its older run of it goes on. The newer claim
@@ -70,6 +70,8 @@ pub struct DispatchSettings {
     pub capacity: u32,
     /// How many more are claimed ahead.
     pub prefetch: u32,
+    /// How many items one claim asks for at most.
+    pub claim_max: u32,
     /// How long a claim lasts unless renewed.
     pub lease: Duration,
     /// The longest the loop goes without looking for work.
@@ -96,6 +98,12 @@ pub struct KindSettings {
     pub retry: RetryPolicy,
     /// How long one run may take.
     pub time_limit: Option<Duration>,
+}
+
+impl DispatchSettings {
+    fn kind(&self, kind: &Kind) -> KindSettings {
+        self.kinds.get(kind).copied().unwrap_or_default()
+    }
 }
 
 /// Where the loop's randomness comes from: the operating system, or a seed.
@@ -175,7 +183,7 @@ impl Dispatch {
     pub fn handle(&mut self, now: BootTime, event: Event, out: &mut Vec<Action>) {
         match event {
             Event::Hint => self.claim.wake(),
-            Event::Claimed(answer) => self.claimed(now, answer, out),
+            Event::Claimed(token, answer) => self.claimed(now, token, answer, out),
             Event::Began(hold) => self.began(hold, now),
             Event::Ended(hold, ending) => self.ended(hold, ending, out),
             Event::Settled(hold, answer) => self.settled(hold, answer, out),
@@ -197,6 +205,7 @@ impl Dispatch {
     /// told yet. Whoever carries [`Action::Start`] out asks [`super::trust::Leases::is_trusted`] first,
     /// and answers [`Ending::Killed`] without starting anything if it is not.
     pub fn advance(&mut self, now: BootTime, out: &mut Vec<Action>) {
+        self.forget_lost_answers(now);
         self.fire_timers(now, out);
         self.advance_drain(now, out);
         self.hand_back_if_all_stuck(out);
@@ -260,6 +269,7 @@ impl Dispatch {
             self.start(hold, now, out);
         }
         if self.held() == self.stuck as usize + 1
+            && self.claim.is_answered()
             && self.occupied < self.settings.capacity
             && let Some(hold) = self.waiting_alone.take()
         {
@@ -275,28 +285,20 @@ impl Dispatch {
         run.state = State::Running;
         self.occupied += 1;
         out.push(Action::Start(run.claimed.clone()));
-        let limit = self.kind_settings(hold).time_limit;
-        if let Some(limit) = limit {
+        if let Some(limit) = self.settings.kind(&run.claimed.item.kind).time_limit {
             self.set_timer(hold, now + limit);
         }
     }
 
     /// A run that waited for a thread has its whole time from here on.
     fn began(&mut self, hold: Hold, now: BootTime) {
-        let is_running = self
-            .runs
-            .get(&hold)
-            .is_some_and(|run| run.state == State::Running);
-        if let (true, Some(limit)) = (is_running, self.kind_settings(hold).time_limit) {
+        let run = self.runs.get(&hold);
+        let Some(run) = run.filter(|run| run.state == State::Running) else {
+            return;
+        };
+        if let Some(limit) = self.settings.kind(&run.claimed.item.kind).time_limit {
             self.set_timer(hold, now + limit);
         }
-    }
-
-    fn kind_settings(&self, hold: Hold) -> KindSettings {
-        let kind = self.runs.get(&hold).map(|run| &run.claimed.item.kind);
-        kind.and_then(|kind| self.settings.kinds.get(kind))
-            .copied()
-            .unwrap_or_default()
     }
 
     fn set_timer(&mut self, hold: Hold, at: BootTime) {

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,29 +9,24 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use leasehold_core::store::work::{ClaimRequest, Claimed, Settlement};
-use leasehold_core::{
-    BootTime, ClaimToken, Clock, Failure, FailureCode, Hold, Kind, OpContext, Outcome, StoreError,
-};
+use leasehold_core::{BootTime, ClaimToken, Clock, Hold, OpContext, StoreError};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::Instrument as _;
 
 use super::dispatch::{Action, Dispatch, Ending, Event, SettleAnswer, StopReason, Verdict};
 use super::holdings::Holdings;
-use super::keeper;
-use super::outages::Outages;
+use super::outages::{Complaint, Outages, Recovered};
+use super::runner::{Runner, Starting};
 use super::settle::{self, Settler};
 use super::trust::Loss;
 use crate::config::SETTLES_MAX;
 use crate::executor::Executor;
-use crate::handler::Run;
 use crate::health::Beat;
 use crate::shutdown::Requests;
 use crate::source::{Assignments, Source};
 use crate::telemetry::Metrics;
-use crate::trace;
 
 /// So many events are taken in before actions are carried out: keeps a flood from delaying claims.
 const EVENTS_MAX: usize = 1_024;
@@ -42,12 +36,11 @@ pub(super) const EVENTS_WAITING_MAX: usize = 4_096;
 
 pub(super) struct Drive<S, E> {
     pub(super) source: Arc<S>,
-    pub(super) executor: Arc<E>,
+    pub(super) runner: Arc<Runner<E>>,
     pub(super) dispatch: Dispatch,
     pub(super) holdings: Arc<Holdings>,
     pub(super) handlers: Handle,
     pub(super) events: mpsc::Receiver<Event>,
-    pub(super) announce: mpsc::Sender<Event>,
     pub(super) stop: Requests,
     /// Cancelled when nobody waits for the worker any more.
     pub(super) left: CancellationToken,
@@ -64,10 +57,6 @@ pub(super) struct Drive<S, E> {
 
 /// However long the lease, a store that is back after this is claimed from at once.
 const CLAIM_PATIENCE_MAX: Duration = Duration::from_secs(5);
-
-/// A run that begins within this of its start needs no second look at its lease: trust was checked then,
-/// and ends half a lease before anyone else may claim.
-const START_DELAY_MAX: Duration = Duration::from_millis(10);
 
 /// At the end of a drain, audit entries on their way get this long.
 const AUDITS_PATIENCE: Duration = Duration::from_secs(1);
@@ -90,24 +79,20 @@ pub(super) struct LoopEnd {
     pub(super) stuck: Option<u32>,
 }
 
-type Claiming = Pin<Box<dyn Future<Output = Result<Assignments, StoreError>> + Send>>;
+type Claiming = Pin<Box<dyn Future<Output = (ClaimToken, Answer)> + Send>>;
+type Answer = Result<Assignments, StoreError>;
 type Settling = Pin<Box<dyn Future<Output = Vec<(Hold, SettleAnswer)>> + Send>>;
-
-struct Assigned {
-    kind: Kind,
-    context: Option<OpContext>,
-}
 
 /// What is under way, beside the state machine.
 #[derive(Default)]
 struct UnderWay {
-    claiming: Option<Claiming>,
+    claiming: FuturesUnordered<Claiming>,
     settling: FuturesUnordered<Settling>,
     to_settle: Vec<Settlement>,
-    /// What a run needs beside its item. By hold: an item may be held twice.
-    assigned: HashMap<Hold, Assigned>,
-    /// Of the claim under way.
-    token: Option<ClaimToken>,
+    /// The authority of each item that has not been started. By hold: an item may be held twice.
+    contexts: HashMap<Hold, OpContext>,
+    /// About claims.
+    complaint: Complaint,
     /// Whether the last claim that was answered found nothing.
     found_nothing: bool,
     /// What the loop has to tell itself.
@@ -156,9 +141,7 @@ impl<S: Source, E: Executor> Drive<S, E> {
                 // The store gets to work on these while the runs are started.
                 heard.extend(self.ask_store(&mut way));
             }
-            for claimed in starts {
-                self.start(now, claimed, &mut way);
-            }
+            self.start(now, starts, &mut way);
             heard.append(&mut way.own);
             self.tell(&way);
             if self.dispatch.is_finished(now) {
@@ -183,9 +166,8 @@ impl<S: Source, E: Executor> Drive<S, E> {
                 Some(answers) = way.settling.next(), if !way.settling.is_empty() => {
                     heard.extend(settled(answers));
                 }
-                answer = answer(&mut way.claiming) => {
-                    way.claiming = None;
-                    heard.extend(self.claimed(answer, &mut way));
+                Some((token, answer)) = way.claiming.next(), if !way.claiming.is_empty() => {
+                    heard.extend(self.claimed(token, answer, &mut way));
                 }
                 _ = self.events.recv_many(&mut heard, EVENTS_MAX) => {}
                 () = hints.next(), if claims => heard.push(Event::Hint),
@@ -196,41 +178,43 @@ impl<S: Source, E: Executor> Drive<S, E> {
 
     fn claimed(
         &self,
-        answer: Result<Assignments, StoreError>,
+        token: ClaimToken,
+        answer: Answer,
         way: &mut UnderWay,
     ) -> impl Iterator<Item = Event> + use<S, E> {
         let (event, more) = match answer {
             Ok(Assignments { items, orphaned }) => {
-                self.outages.answered(self.clock.elapsed());
+                let now = self.clock.elapsed();
+                self.outages.answered(now);
+                if let Some(Recovered { after, failures }) = way.complaint.answered(now) {
+                    tracing::info!(?after, failures, "claims work again");
+                }
                 self.metrics.claimed(items.len());
                 way.found_nothing = items.is_empty() && orphaned == 0;
                 let mut claimed = Vec::with_capacity(items.len());
                 for (mut item, context) in items {
-                    item.item.claim_token = way.token;
-                    if let Some(token) = way.token {
-                        let assigned = Assigned {
-                            kind: item.item.kind.clone(),
-                            context: Some(context),
-                        };
-                        way.assigned.insert(hold_of(&item, token), assigned);
-                    }
-                    claimed.push(item);
+                    item.item.claim_token = Some(token);
+                    way.contexts.insert(hold_of(&item, token), context);
+                    claimed.push(Arc::new(item));
                 }
-                (Event::Claimed(Ok(claimed)), orphaned > 0)
+                (Event::Claimed(token, Ok(claimed)), orphaned > 0)
             }
             Err(error) => {
                 self.metrics.store_error("claim");
                 way.found_nothing = false;
-                self.outages.note_if(&error, self.clock.elapsed());
+                let now = self.clock.elapsed();
+                self.outages.note_if(&error, now);
                 if matches!(error, StoreError::Unavailable(_)) {
                     self.metrics.store_is_down();
                 }
-                if error.is_passing() {
-                    tracing::warn!(%error, "a claim failed; asking again");
-                } else {
-                    tracing::error!(%error, "a claim failed");
+                match way.complaint.failed(now) {
+                    Some(lasting) if error.is_passing() => {
+                        tracing::warn!(%error, ?lasting, "a claim failed; asking again");
+                    }
+                    Some(lasting) => tracing::error!(%error, ?lasting, "a claim failed"),
+                    None => tracing::debug!(%error, "a claim failed once more"),
                 }
-                (Event::Claimed(Err(error)), false)
+                (Event::Claimed(token, Err(error)), false)
             }
         };
         // Orphans were claimed and failed on the way: there may be more behind them.
@@ -242,11 +226,8 @@ impl<S: Source, E: Executor> Drive<S, E> {
     /// Polls what is asked of the store once, so that it is on its way.
     fn ask_store(&self, way: &mut UnderWay) -> Vec<Event> {
         let mut answered = Vec::new();
-        if let Some(claiming) = &mut way.claiming
-            && let Some(answer) = claiming.as_mut().now_or_never()
-        {
-            way.claiming = None;
-            answered.extend(self.claimed(answer, way));
+        while let Some(Some((token, answer))) = way.claiming.next().now_or_never() {
+            answered.extend(self.claimed(token, answer, way));
         }
         while let Some(Some(answers)) = way.settling.next().now_or_never() {
             answered.extend(settled(answers));
@@ -263,8 +244,7 @@ impl<S: Source, E: Executor> Drive<S, E> {
         for action in actions.drain(..) {
             match action {
                 Action::Claim(request) => {
-                    way.token = Some(request.token);
-                    way.claiming = Some(self.claim(request));
+                    way.claiming.push(self.claim(request));
                 }
                 Action::Hold { holds, sent } => {
                     self.holdings.take_up(&holds, self.settings.lease, sent);
@@ -276,11 +256,17 @@ impl<S: Source, E: Executor> Drive<S, E> {
                 }
                 Action::Kill(hold) => self.holdings.kill(&hold),
                 Action::Settle(settlement) => way.to_settle.push(settlement),
-                Action::Forget(hold) => forgotten.push(hold),
+                Action::Forget(hold) => {
+                    // Nearly always it was started, and nothing is left.
+                    if !way.contexts.is_empty() {
+                        way.contexts.remove(&hold);
+                    }
+                    forgotten.push(hold);
+                }
                 Action::RenewUntil(hold, instant) => self.holdings.renew_until(&hold, instant),
                 Action::Stuck(hold) => self.stuck(&hold, way),
                 Action::Bury(claimed) => self.bury(&claimed),
-                Action::Note(hold, verdict) => self.note(&hold, verdict, &mut way.assigned),
+                Action::Note(claimed, hold, verdict) => self.note(&claimed, &hold, verdict),
             }
         }
         self.holdings.settling(
@@ -306,7 +292,7 @@ impl<S: Source, E: Executor> Drive<S, E> {
         let patience = (self.settings.lease * 3 / 8).min(CLAIM_PATIENCE_MAX);
         Box::pin(async move {
             let began = clock.elapsed();
-            match tokio::time::timeout(patience, source.claim(&request)).await {
+            let answer = match tokio::time::timeout(patience, source.claim(&request)).await {
                 Ok(answer) => {
                     if answer.is_ok() {
                         metrics.claim_took(clock.elapsed().since(began));
@@ -316,77 +302,53 @@ impl<S: Source, E: Executor> Drive<S, E> {
                 Err(_) => Err(StoreError::Unavailable(format!(
                     "no answer within {patience:?}"
                 ))),
-            }
+            };
+            (request.token, answer)
         })
     }
 
-    fn start(&self, now: BootTime, claimed: Arc<Claimed>, way: &mut UnderWay) {
-        let Some(token) = claimed.item.claim_token else {
-            // Only a source that breaks its promise hands out an item without one.
-            tracing::error!(item = %claimed.item.id, "claimed without a token; left to expire");
-            return;
-        };
-        let hold = hold_of(&claimed, token);
-        let assigned = way.assigned.get_mut(&hold);
-        let Some(context) = assigned.and_then(|assigned| assigned.context.take()) else {
-            way.own.push(Event::Ended(hold, Ending::Unbegun));
-            return;
-        };
-        let Some(control) = self.holdings.start(hold, now) else {
-            // Its trust ended while it waited, and the keeper has not said so yet.
-            way.own.push(Event::Loss(hold, Loss::Doubted));
-            way.own.push(Event::Ended(hold, Ending::Unbegun));
-            return;
-        };
-        let kind = claimed.item.kind.clone();
-        let place = self.holdings.place(hold);
-        let span = trace::process(&context, &claimed);
-        let header = trace::header_of(&span).or_else(|| claimed.item.traceparent.clone());
-        let context = context.within_trace(header);
-        let run = Run::new(context, claimed, control.cancel, place);
-        let kill = control.kill;
-        let executor = self.executor.clone();
-        let is_limited = executor
-            .kinds()
-            .get(&kind)
-            .is_some_and(|kind| kind.time_limit.is_some());
-        let (announce, holdings, metrics, clock) = (
-            self.announce.clone(),
-            self.holdings.clone(),
-            self.metrics.clone(),
-            self.clock.clone(),
-        );
-        let running = async move {
-            let began = clock.elapsed();
-            // It may have waited long for a thread: what was true when it was started may not be now.
-            let has_waited = began.since(now) > START_DELAY_MAX;
-            let may_begin = !has_waited || holdings.is_trusted(&hold, began);
-            let ending = if run.is_cancelled() || !may_begin {
-                Ending::Unbegun
-            } else {
-                if is_limited {
-                    let _ = announce.send(Event::Began(hold)).await;
-                }
-                // An executor lets no panic through. If one does, its slot must not be lost with it.
-                let running = AssertUnwindSafe(async move { executor.run(run, kill).await });
-                let ending = running.catch_unwind().await.unwrap_or_else(|_| {
-                    let failure = Failure::own(FailureCode::PANICKED, "the executor panicked");
-                    Ending::Outcome(Outcome::failed(failure))
-                });
-                metrics.ran(&kind, clock.elapsed().since(began));
-                ending
+    fn start(&self, now: BootTime, starts: Vec<Arc<Claimed>>, way: &mut UnderWay) {
+        let mut given = Vec::with_capacity(starts.len());
+        for claimed in starts {
+            let Some(token) = claimed.item.claim_token else {
+                // Only a source that breaks its promise hands out an item without one.
+                tracing::error!(item = %claimed.item.id, "claimed without a token; left to expire");
+                continue;
             };
-            trace::ended(&ending);
-            if let Some(loss) = holdings.overdue(&hold, clock.elapsed()) {
-                keeper::tell(&metrics, &hold, loss);
+            let hold = hold_of(&claimed, token);
+            match way.contexts.remove(&hold) {
+                Some(context) => given.push((hold, claimed, context)),
+                None => way.own.push(Event::Ended(hold, Ending::Unbegun)),
             }
-            // The loop outlives every run it waits for; one it gave up on has nobody to tell.
-            if let Some(loss) = holdings.ended(&hold) {
-                let _ = announce.send(Event::Loss(hold, loss)).await;
+        }
+        let holds = given.iter().map(|(hold, ..)| *hold);
+        let controls = self.holdings.start(holds, now);
+        let mut starting = Vec::with_capacity(given.len());
+        for ((hold, claimed, context), control) in given.into_iter().zip(controls) {
+            let Some(control) = control else {
+                // Its trust ended while it waited, and the keeper has not said so yet.
+                way.own.push(Event::Loss(hold, Loss::Doubted));
+                way.own.push(Event::Ended(hold, Ending::Unbegun));
+                continue;
+            };
+            starting.push(Starting {
+                hold,
+                claimed,
+                context,
+                control,
+            });
+        }
+        if starting.is_empty() {
+            return;
+        }
+        let runner = self.runner.clone();
+        // Each run is a task of its own. They are made where they run: one message from thread to thread
+        // takes all of them there.
+        self.handlers.spawn(async move {
+            for starting in starting {
+                runner.start(now, starting);
             }
-            let _ = announce.send(Event::Ended(hold, ending)).await;
-        };
-        self.handlers.spawn(running.instrument(span));
+        });
     }
 
     /// How long a command may take to end before its warden kills it, should the loop not do so.
@@ -420,11 +382,8 @@ impl<S: Source, E: Executor> Drive<S, E> {
         });
     }
 
-    fn note(&self, hold: &Hold, verdict: Verdict, assigned: &mut HashMap<Hold, Assigned>) {
-        let kind = assigned.remove(hold).map(|assigned| assigned.kind);
-        if let Some(kind) = &kind {
-            self.metrics.finished(kind, verdict.name());
-        }
+    fn note(&self, claimed: &Claimed, hold: &Hold, verdict: Verdict) {
+        self.metrics.finished(&claimed.item.kind, verdict);
         match verdict {
             Verdict::Conflict => {
                 self.metrics.refused("settle");
@@ -471,11 +430,4 @@ fn settled(answers: Vec<(Hold, SettleAnswer)>) -> impl Iterator<Item = Event> {
     answers
         .into_iter()
         .map(|(hold, answer)| Event::Settled(hold, answer))
-}
-
-async fn answer<T>(under_way: &mut Option<Pin<Box<dyn Future<Output = T> + Send>>>) -> T {
-    match under_way {
-        Some(future) => future.await,
-        None => std::future::pending().await,
-    }
 }

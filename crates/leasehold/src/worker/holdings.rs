@@ -38,6 +38,17 @@ pub(super) struct Control {
     fence: Option<leasehold_fence::Control>,
 }
 
+/// What stood with a run's lease when the run ended.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct RunEnd {
+    /// The lease was over for this long, and nobody had seen it: a warden counts down to the same moment as
+    /// the keeper, and may have been faster.
+    pub(super) overdue: Option<Loss>,
+    /// Why the run was stopped for its lease, if it was. A run may end faster than the keeper's word of it
+    /// reaches the loop, and what it ended in must not be taken for its own doing.
+    pub(super) loss: Option<Loss>,
+}
+
 /// What a run holds on to for as long as it runs: its place among the holdings.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
@@ -117,21 +128,27 @@ impl Holdings {
         }
     }
 
-    /// The tokens that stop a run about to start; `None` if its lease is not trusted any more, and it
-    /// may not start.
-    pub(super) fn start(&self, hold: Hold, now: BootTime) -> Option<Control> {
+    /// The tokens that stop each of the runs about to start; `None` for one whose lease is not trusted any
+    /// more, and which may not start.
+    pub(super) fn start(
+        &self,
+        holds: impl IntoIterator<Item = Hold>,
+        now: BootTime,
+    ) -> Vec<Option<Control>> {
         let mut inner = self.lock();
-        if !inner.leases.is_trusted(&hold, now) {
-            return None;
-        }
-        let control = Control {
-            loss: None,
-            cancel: CancellationToken::new(),
-            kill: CancellationToken::new(),
-            fence: None,
-        };
-        inner.controls.insert(hold, control.clone());
-        Some(control)
+        let controls = holds.into_iter().map(|hold| {
+            inner.leases.is_trusted(&hold, now).then(|| {
+                let control = Control {
+                    loss: None,
+                    cancel: CancellationToken::new(),
+                    kill: CancellationToken::new(),
+                    fence: None,
+                };
+                inner.controls.insert(hold, control.clone());
+                control
+            })
+        });
+        controls.collect()
     }
 
     /// Whether a run that is about to begin still may.
@@ -139,10 +156,15 @@ impl Holdings {
         self.lock().leases.is_trusted(hold, now)
     }
 
-    /// The run has ended. If the keeper had stopped it, why: a run may end faster than the keeper's
-    /// word of it reaches the loop, and what it ended in must not be taken for its own doing.
-    pub(super) fn ended(&self, hold: &Hold) -> Option<Loss> {
-        self.lock().controls.remove(hold)?.loss
+    /// The run has ended, at `now`.
+    pub(super) fn ended(&self, hold: &Hold, now: BootTime) -> RunEnd {
+        let mut inner = self.lock();
+        let overdue = inner.leases.doubted_one(hold, now);
+        inner.stop(overdue.as_slice(), self.stop_grace);
+        RunEnd {
+            overdue: overdue.map(|(_, loss)| loss),
+            loss: inner.controls.remove(hold).and_then(|control| control.loss),
+        }
     }
 
     /// Asks the run to end; a command is killed by its warden once the grace is over.
@@ -228,15 +250,6 @@ impl Holdings {
         let losses = inner.leases.doubted(now);
         inner.stop(&losses, self.stop_grace);
         losses
-    }
-
-    /// As [`Holdings::doubted`], of a run that has ended: its warden counts down to the same moment as
-    /// the keeper, and may have been faster.
-    pub(super) fn overdue(&self, hold: &Hold, now: BootTime) -> Option<Loss> {
-        let mut inner = self.lock();
-        let loss = inner.leases.doubted_one(hold, now)?;
-        inner.stop(&[loss], self.stop_grace);
-        Some(loss.1)
     }
 
     pub(super) fn next_look(&self) -> Option<BootTime> {

@@ -62,6 +62,58 @@ impl Outages {
     }
 }
 
+/// What is said of calls that fail: the first failure at once, the next ones at growing intervals, and once
+/// that they work again. Whatever fails and works by turns is said no more often than what fails all along.
+#[derive(Debug, Default)]
+pub(crate) struct Complaint {
+    since: Option<BootTime>,
+    failures: u32,
+    /// Whether anything was said of the failures since `since`.
+    is_told: bool,
+    /// Nothing is said before this, and what the next interval is.
+    quiet_until: Option<BootTime>,
+    interval: Duration,
+}
+
+/// Calls work again.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Recovered {
+    /// From the first failure on.
+    pub(crate) after: Duration,
+    pub(crate) failures: u32,
+}
+
+/// The first interval, doubled each time up to the longest: an outage of a day is some three hundred lines.
+const INTERVAL_MIN: Duration = Duration::from_secs(10);
+const INTERVAL_MAX: Duration = Duration::from_mins(5);
+
+impl Complaint {
+    /// A call failed. If that is to be said: for how long calls have.
+    pub(crate) fn failed(&mut self, now: BootTime) -> Option<Duration> {
+        let since = *self.since.get_or_insert(now);
+        self.failures = self.failures.saturating_add(1);
+        match self.quiet_until {
+            Some(until) if now < until => return None,
+            // It has worked for as long as it would have been quiet: this is another story.
+            Some(until) if since >= until + self.interval => self.interval = INTERVAL_MIN,
+            Some(_) => self.interval = (self.interval * 2).min(INTERVAL_MAX),
+            None => self.interval = INTERVAL_MIN,
+        }
+        self.quiet_until = Some(now + self.interval);
+        self.is_told = true;
+        Some(now.since(since))
+    }
+
+    /// A call was answered. If that is to be said: what it is the end of.
+    pub(crate) fn answered(&mut self, now: BootTime) -> Option<Recovered> {
+        let recovered = Recovered {
+            after: now.since(self.since.take()?),
+            failures: std::mem::take(&mut self.failures),
+        };
+        std::mem::take(&mut self.is_told).then_some(recovered)
+    }
+}
+
 /// Nanoseconds since boot; 0 for never.
 #[derive(Debug, Default)]
 struct Moment(AtomicU64);

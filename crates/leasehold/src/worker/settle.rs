@@ -48,7 +48,7 @@ impl<S: Source> Settler<S> {
     ) -> Vec<(Hold, SettleAnswer)> {
         let mut answers = Vec::with_capacity(batch.len());
         let mut rounds = vec![batch];
-        let mut failures = 0;
+        let mut failures: u32 = 0;
         while let Some(mut batch) = rounds.pop() {
             // Rows are locked in id order.
             batch.sort_unstable_by_key(|settlement| settlement.hold);
@@ -65,8 +65,12 @@ impl<S: Source> Settler<S> {
                 }
                 Err(error) => {
                     self.metrics.store_error("settle");
-                    tracing::warn!(%error, items = batch.len(), "a settle failed; asking again");
                     failures += 1;
+                    // At growing intervals: an outage lasts longer than it takes to say so.
+                    if failures.is_power_of_two() {
+                        let items = batch.len();
+                        tracing::warn!(%error, items, failures, "a settle failed; asking again");
+                    }
                     let jitter = fastrand::f64();
                     tokio::time::sleep(retry_delay(failures, &BACKOFF, jitter)).await;
                     let left = self.still_leased(batch, &error, &mut answers);

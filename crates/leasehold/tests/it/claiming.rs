@@ -1,6 +1,7 @@
 //! Claiming: how much, when, for whom, and what is left alone.
 
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold::core::store::work::StaleRequest;
@@ -11,6 +12,7 @@ use leasehold::{
 };
 use leasehold_testkit::fault::{Fault, Operation};
 use leasehold_testkit::probe::{Journal, Latch, Probe};
+use tracing_subscriber::fmt::MakeWriter;
 
 use crate::harness::{
     Job, MS, Other, Rig, SEC, claim_request, jobs, leased, pass, settings, until,
@@ -172,6 +174,69 @@ async fn a_claim_that_fails_is_counted_and_tried_again_with_back_off() {
         );
     }
     worker.stop().await;
+}
+
+/// An outage is told of once and then seldom, and so is its end.
+#[tokio::test(start_paused = true)]
+async fn an_outage_is_told_of_seldom_and_its_end_once() {
+    let log = Log::default();
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_writer(log.clone());
+    let _logging = tracing::subscriber::set_default(subscriber.finish());
+    let rig = Rig::new();
+    for _ in 0..40 {
+        rig.faults.fail_next(Operation::Claim, Fault::unavailable());
+    }
+    let id = rig.enqueue(&Job { n: 0 }).await;
+    let settings = WorkerSettings {
+        poll_interval: SEC,
+        ..settings()
+    };
+    let worker = rig.start(jobs(|_: Job, _: Run| async {}), settings);
+    rig.until_status(id, Status::Done).await;
+    worker.stop().await;
+    let failures = log.lines("a claim failed; asking again");
+    // Some thirty seconds: at the first, after ten, after thirty.
+    assert!((2..=3).contains(&failures.len()), "{failures:#?}");
+    let [end] = &log.lines("claims work again")[..] else {
+        panic!("{:#?}", log.lines(""));
+    };
+    assert!(
+        end.contains("failures=40 ") || end.ends_with("failures=40"),
+        "{end}"
+    );
+    assert!(end.contains(" after="), "{end}");
+}
+
+/// What was logged by the thread.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn lines(&self, with: &str) -> Vec<String> {
+        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        let lines = text.lines().filter(|line| line.contains(with));
+        lines.map(str::to_owned).collect()
+    }
+}
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
 }
 
 /// A store error that is not passing does not end the loop either.

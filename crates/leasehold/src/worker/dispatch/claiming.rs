@@ -10,9 +10,9 @@ use uuid::Uuid;
 
 use super::{Action, Dispatch, Run, State, StopReason};
 
-/// One claim asks for no more: while a large worker starts what one claim brought, the store is at the
-/// next, and neither waits for the other.
-const LIMIT_MAX: u32 = 500;
+/// So many claims may be with the store at once: while what one brought is being taken in, the store is
+/// at the next, and neither waits for the other.
+const CLAIMS_MAX: usize = 2;
 
 /// After a claim that failed, the next waits this long, doubled each time up to the cap, which is long
 /// enough to spare a store that is down and short enough to resume within seconds.
@@ -27,9 +27,8 @@ const PAUSE_AFTER_JUMP: Duration = Duration::from_secs(2);
 
 /// What is known about work to be had.
 pub(super) struct Claim {
-    /// A request under way, or one whose answer was lost.
-    asked: Option<Asked>,
-    under_way: bool,
+    /// Requests under way, and those whose answers were lost. At most [`CLAIMS_MAX`].
+    asked: Vec<Asked>,
     /// A hint came, a slot was freed, or the poll is due, since the last claim was sent.
     woken: bool,
     /// The last answer was full: there is probably more.
@@ -44,13 +43,14 @@ struct Asked {
     token: ClaimToken,
     first_sent: BootTime,
     limit: u32,
+    /// Otherwise its answer was lost.
+    under_way: bool,
 }
 
 impl Claim {
     pub(super) const fn due_at(now: BootTime) -> Self {
         Self {
-            asked: None,
-            under_way: false,
+            asked: Vec::new(),
             woken: true,
             more: false,
             poll_at: now,
@@ -69,12 +69,18 @@ impl Claim {
 
     /// Whether nothing may be held of which nobody here knows.
     pub(super) const fn is_answered(&self) -> bool {
-        self.asked.is_none()
+        self.asked.is_empty()
+    }
+
+    /// How many items may still come of what was asked.
+    fn expected(&self) -> u32 {
+        let limits = self.asked.iter().map(|asked| asked.limit);
+        limits.fold(0, u32::saturating_add)
     }
 }
 
 impl Dispatch {
-    /// How many items a claim may ask for. Items that wait to be settled take no slot, but no more of
+    /// How many more items may be asked for. Items that wait to be settled take no slot, but no more of
     /// them are let pile up than there are slots: a store that cannot settle gets no new claims.
     fn free(&self) -> u32 {
         if self.has_loner() || self.stuck >= self.settings.capacity {
@@ -84,21 +90,40 @@ impl Dispatch {
             .settings
             .capacity
             .saturating_add(self.settings.prefetch);
+        let expected = self.claim.expected();
         let taken = self.occupied.saturating_add(count(self.waiting.len()));
         let held = count(self.runs.len());
         slots
             .saturating_sub(taken)
             .min(slots.saturating_mul(2).saturating_sub(held))
+            .saturating_sub(expected)
+    }
+
+    /// How many items the next claim is for, once there is a reason for it; `None` if there is no room.
+    ///
+    /// A second one beside another goes out only for as many as one may bring and where the last brought
+    /// as many: small ones would cost the store more than they save.
+    fn room(&self) -> Option<u32> {
+        let (free, most) = (self.free(), self.settings.claim_max);
+        let has_room = match self.claim.asked.len() {
+            0 => free > 0,
+            beside => {
+                beside < CLAIMS_MAX && self.claim.more && self.claim.failures == 0 && free >= most
+            }
+        };
+        (has_room && self.drain.is_none()).then(|| free.min(most))
     }
 
     /// When the next claim is to be sent, unless an event says otherwise.
     pub(super) fn next_claim(&self) -> Option<BootTime> {
         let claim = &self.claim;
-        if claim.under_way {
-            None
-        } else if let Some(asked) = &claim.asked {
-            Some(claim.not_before.min(self.window_of(asked)))
-        } else if self.drain.is_some() || self.free() == 0 {
+        let lost = claim.asked.iter().filter(|asked| !asked.under_way);
+        let again = lost
+            .map(|asked| claim.not_before.min(self.window_of(asked)))
+            .min();
+        if again.is_some() {
+            again
+        } else if self.room().is_none() {
             None
         } else if claim.woken || claim.more {
             Some(claim.not_before)
@@ -107,30 +132,46 @@ impl Dispatch {
         }
     }
 
+    /// Past the trust window nothing could be run of what a lost answer told.
+    pub(super) fn forget_lost_answers(&mut self, now: BootTime) {
+        let mut asked = std::mem::take(&mut self.claim.asked);
+        asked.retain(|asked| asked.under_way || now < self.window_of(asked));
+        self.claim.asked = asked;
+    }
+
     pub(super) fn ask(&mut self, now: BootTime, out: &mut Vec<Action>) {
-        if self.claim.under_way {
-            return;
-        }
-        // An answer that was lost is asked for again with the same token, which finds what was
-        // claimed, also in a drain, to hand it back. Past the trust window nothing of it could be run.
-        if self
-            .claim
-            .asked
-            .is_some_and(|asked| now >= self.window_of(&asked))
-        {
-            self.claim.asked = None;
-        }
         if now < self.claim.not_before {
             return;
         }
+        // An answer that was lost is asked for again with the same token, which finds what was
+        // claimed, also in a drain, to hand it back.
+        let lost = self.claim.asked.iter_mut().filter(|asked| !asked.under_way);
+        let again: Vec<Asked> = lost
+            .map(|asked| {
+                asked.under_way = true;
+                *asked
+            })
+            .collect();
+        for asked in again {
+            self.send(now, asked, out);
+        }
         self.claim.woken |= now >= self.claim.poll_at;
-        let Some(asked) = self.claim.asked.or_else(|| self.fresh_claim(now)) else {
-            return;
-        };
+        while let Some(asked) = self.fresh_claim(now) {
+            self.claim.asked.push(asked);
+            self.send(now, asked, out);
+        }
+    }
+
+    /// The tokens of the claims that wait for an answer, in the order of their first sending.
+    #[cfg(test)]
+    pub(super) fn claims_under_way(&self) -> impl Iterator<Item = ClaimToken> {
+        let under_way = self.claim.asked.iter().filter(|asked| asked.under_way);
+        under_way.map(|asked| asked.token)
+    }
+
+    fn send(&mut self, now: BootTime, asked: Asked, out: &mut Vec<Action>) {
         // Cleared before the claim: a wake that comes while it is under way must not be lost.
         self.claim.woken = false;
-        self.claim.asked = Some(asked);
-        self.claim.under_way = true;
         self.claim.poll_at = now + self.jittered(self.settings.poll_interval);
         out.push(Action::Claim(ClaimRequest {
             token: asked.token,
@@ -144,62 +185,44 @@ impl Dispatch {
     }
 
     fn fresh_claim(&mut self, now: BootTime) -> Option<Asked> {
-        let limit = self.free().min(LIMIT_MAX);
-        let wants = self.claim.woken || self.claim.more;
-        (self.drain.is_none() && wants && limit > 0).then(|| Asked {
+        let limit = self.room()?;
+        (self.claim.woken || self.claim.more).then(|| Asked {
             token: self.chance.token(),
             first_sent: now,
             limit,
+            under_way: true,
         })
     }
 
     pub(super) fn claimed(
         &mut self,
         now: BootTime,
-        answer: Result<Vec<Claimed>, StoreError>,
+        token: ClaimToken,
+        answer: Result<Vec<Arc<Claimed>>, StoreError>,
         out: &mut Vec<Action>,
     ) {
-        self.claim.under_way = false;
-        let Some(asked) = self.claim.asked else {
+        let mut asked = self.claim.asked.iter();
+        let Some(place) = asked.position(|asked| asked.token == token) else {
             return;
         };
         let items = match answer {
             Ok(items) => items,
-            Err(error) => {
-                self.claim.failures = self.claim.failures.saturating_add(1);
-                let jitter = self.chance.jitter();
-                let pause = rules::retry_delay(self.claim.failures, &BACKOFF, jitter);
-                // A store that is back is found within a poll interval.
-                let soon = self
-                    .settings
-                    .poll_interval
-                    .mul_f64(1.0 - jitter.clamp(0.0, 1.0) / 2.0);
-                let pause = pause.min(soon);
-                self.claim.not_before = self.claim.not_before.max(now + pause);
-                self.claim.wake();
-                if !error.is_passing() {
-                    self.claim.asked = None;
-                }
-                return;
-            }
+            Err(error) => return self.unanswered(now, place, &error),
         };
-        self.claim.asked = None;
+        let asked = self.claim.asked.remove(place);
         self.claim.failures = 0;
         self.claim.more = count(items.len()) >= asked.limit;
         if items.is_empty() {
             return;
         }
-        let holds = items
-            .iter()
-            .map(|claimed| hold_of(claimed, asked.token))
-            .collect();
+        let holds = items.iter().map(|claimed| hold_of(claimed, token));
         out.push(Action::Hold {
-            holds,
+            holds: holds.collect(),
             sent: asked.first_sent,
         });
         let is_late = now >= self.window_of(&asked);
         for claimed in items {
-            let hold = hold_of(&claimed, asked.token);
+            let hold = hold_of(&claimed, token);
             self.take_up(now, hold, claimed, out);
             if is_late {
                 self.stop(hold, StopReason::LeaseDoubted, now, out);
@@ -209,19 +232,43 @@ impl Dispatch {
         }
     }
 
+    fn unanswered(&mut self, now: BootTime, place: usize, error: &StoreError) {
+        self.claim.failures = self.claim.failures.saturating_add(1);
+        let jitter = self.chance.jitter();
+        let pause = rules::retry_delay(self.claim.failures, &BACKOFF, jitter);
+        // A store that is back is found within a poll interval.
+        let soon = self
+            .settings
+            .poll_interval
+            .mul_f64(1.0 - jitter.clamp(0.0, 1.0) / 2.0);
+        let pause = pause.min(soon);
+        self.claim.not_before = self.claim.not_before.max(now + pause);
+        self.claim.wake();
+        if error.is_passing() {
+            self.claim.asked[place].under_way = false;
+        } else {
+            self.claim.asked.remove(place);
+        }
+    }
+
     /// Lines a claimed item up to run, or hands it back if it cannot.
-    fn take_up(&mut self, now: BootTime, hold: Hold, claimed: Claimed, out: &mut Vec<Action>) {
+    fn take_up(&mut self, now: BootTime, hold: Hold, claimed: Arc<Claimed>, out: &mut Vec<Action>) {
         let is_known = self.settings.kinds.contains_key(&claimed.item.kind);
         let runs_alone = rules::runs_alone(&claimed.item);
-        let still_runs = self.supersede(now, hold, out);
+        let Beside {
+            still_runs,
+            is_newer,
+        } = self.supersede(now, hold, claimed.item.claim_seq, out);
         let run = Run {
-            claimed: Arc::new(claimed),
+            claimed,
             state: State::Waiting,
             stop: None,
             timer: None,
         };
         self.runs.insert(hold, run);
-        if !is_known {
+        if is_newer {
+            self.drop_lost(hold, out);
+        } else if !is_known {
             self.write(hold, released_for(UNKNOWN_KIND_NOTE), out);
         } else if still_runs {
             self.write(hold, released_for(STILL_RUNS_NOTE), out);
@@ -239,9 +286,14 @@ impl Dispatch {
         self.waiting_alone.is_some() || self.running_alone.is_some()
     }
 
-    /// Stops what this worker still does under older holds on the item. Whether any of it goes on and
-    /// will end: what is stuck may never do, here as little as in another worker.
-    fn supersede(&mut self, now: BootTime, hold: Hold, out: &mut Vec<Action>) -> bool {
+    /// Stops what this worker still does under older holds on the item.
+    fn supersede(
+        &mut self,
+        now: BootTime,
+        hold: Hold,
+        claim_seq: i64,
+        out: &mut Vec<Action>,
+    ) -> Beside {
         let first = Hold {
             token: ClaimToken::new(Uuid::nil()),
             ..hold
@@ -250,19 +302,24 @@ impl Dispatch {
             token: ClaimToken::new(Uuid::max()),
             ..hold
         };
-        let older: Vec<Hold> = self
-            .runs
-            .range(first..=last)
-            .map(|(held, _)| *held)
-            .collect();
+        let mut beside = Beside::default();
+        let mut older = Vec::new();
+        for (held, run) in self.runs.range(first..=last) {
+            if run.claimed.item.claim_seq > claim_seq {
+                beside.is_newer = true;
+            } else {
+                older.push(*held);
+            }
+        }
         for held in &older {
             self.stop(*held, StopReason::LeaseLost, now, out);
         }
-        older.iter().any(|held| {
+        beside.still_runs = older.iter().any(|held| {
             self.runs
                 .get(held)
                 .is_some_and(|run| run.occupies() && run.state != State::Stuck)
-        })
+        });
+        beside
     }
 
     /// Until when a claim's answer can still be of use.
@@ -274,6 +331,16 @@ impl Dispatch {
     fn jittered(&mut self, interval: Duration) -> Duration {
         interval.mul_f64(0.9 + 0.2 * self.chance.jitter().clamp(0.0, 1.0))
     }
+}
+
+/// What else this worker holds of an item that it has claimed.
+#[derive(Default)]
+struct Beside {
+    /// An older hold, whose run goes on and will end. What is stuck may never do, here as little as in
+    /// another worker.
+    still_runs: bool,
+    /// A newer hold: of two claims under way the later one may be answered first.
+    is_newer: bool,
 }
 
 const UNKNOWN_KIND_NOTE: &str = "this worker does not know the kind";

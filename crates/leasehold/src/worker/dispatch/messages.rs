@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use leasehold_core::store::work::{ClaimRequest, Claimed, Settled, Settlement};
-use leasehold_core::{BootTime, Hold, Outcome, StoreError};
+use leasehold_core::{BootTime, ClaimToken, Hold, Outcome, StoreError};
 
 use crate::worker::trust::Loss;
 
@@ -12,8 +12,9 @@ use crate::worker::trust::Loss;
 pub enum Event {
     /// There may be work.
     Hint,
-    /// The claim of [`Action::Claim`] was answered.
-    Claimed(Result<Vec<Claimed>, StoreError>),
+    /// The claim of [`Action::Claim`] under this token was answered. The items are shared with whoever runs
+    /// them: what is moved about is small.
+    Claimed(ClaimToken, Result<Vec<Arc<Claimed>>, StoreError>),
     /// The run began: it may have waited for a thread, and its time limit counts from here.
     Began(Hold),
     /// A run ended.
@@ -107,7 +108,7 @@ pub enum Action {
     /// The item is a dead letter; its audit entry is owed.
     Bury(Arc<Claimed>),
     /// Tell what became of an item, for logs and metrics.
-    Note(Hold, Verdict),
+    Note(Arc<Claimed>, Hold, Verdict),
 }
 
 /// What became of a held item, for logs and metrics.

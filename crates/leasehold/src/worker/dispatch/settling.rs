@@ -1,5 +1,6 @@
 //! Endings: what becomes of an item when its run is over, and what the store's answer means.
 
+use std::collections::btree_map::Entry;
 use std::time::Duration;
 
 use leasehold_core::rules::{self, Transition};
@@ -45,32 +46,35 @@ impl Wrote {
 
 impl Dispatch {
     pub(super) fn ended(&mut self, hold: Hold, ending: Ending, out: &mut Vec<Action>) {
-        if !self.runs.get(&hold).is_some_and(Run::occupies) {
+        let Some(run) = self.runs.get_mut(&hold).filter(|run| run.occupies()) else {
             return;
+        };
+        if let Some(at) = run.timer.take() {
+            self.timers.remove(&(at, hold));
         }
-        self.clear_timer(hold);
         self.running_alone = self.running_alone.filter(|alone| *alone != hold);
         self.occupied -= 1;
         // A freed slot looks for work by itself, so that its speed does not depend on the poll.
         self.claim.wake();
-        let jitter = self.chance.jitter();
-        let kind = self.kind_settings(hold);
-        let Some(run) = self.runs.get(&hold) else {
-            return;
-        };
         if run.state == State::Stuck {
             self.stuck -= 1;
         }
+        let kind = self.settings.kind(&run.claimed.item.kind);
+        let jitter = self.chance.jitter();
         match conclude(run, kind, ending, jitter, self.settings.requeue_spread) {
-            Some(transition) => self.write(hold, transition, out),
+            Some(transition) => run.write(hold, transition, out),
             None => self.drop_lost(hold, out),
         }
     }
 
     pub(super) fn settled(&mut self, hold: Hold, answer: SettleAnswer, out: &mut Vec<Action>) {
-        let Some(State::Settling(wrote)) = self.runs.get(&hold).map(|run| run.state) else {
+        let Entry::Occupied(entry) = self.runs.entry(hold) else {
             return;
         };
+        let State::Settling(wrote) = entry.get().state else {
+            return;
+        };
+        let run = entry.remove();
         let verdict = match answer {
             SettleAnswer::GivenUp => Verdict::GivenUp,
             SettleAnswer::Answered(Settled::Conflict) => Verdict::Conflict,
@@ -86,27 +90,30 @@ impl Dispatch {
             self.claim.wake();
         }
         out.push(Action::Forget(hold));
-        out.push(Action::Note(hold, verdict));
-        if let Some(run) = self.runs.remove(&hold)
-            && verdict == Verdict::Dead
-        {
+        out.push(Action::Note(run.claimed.clone(), hold, verdict));
+        if verdict == Verdict::Dead {
             out.push(Action::Bury(run.claimed));
         }
     }
 
     pub(super) fn write(&mut self, hold: Hold, transition: Transition, out: &mut Vec<Action>) {
-        let Some(run) = self.runs.get_mut(&hold) else {
-            return;
-        };
-        run.state = State::Settling(Wrote::of(&transition));
-        out.push(Action::Settle(Settlement { hold, transition }));
+        if let Some(run) = self.runs.get_mut(&hold) {
+            run.write(hold, transition, out);
+        }
     }
 
     pub(super) fn drop_lost(&mut self, hold: Hold, out: &mut Vec<Action>) {
-        if self.runs.remove(&hold).is_some() {
+        if let Some(run) = self.runs.remove(&hold) {
             out.push(Action::Forget(hold));
-            out.push(Action::Note(hold, Verdict::LeaseLost));
+            out.push(Action::Note(run.claimed, hold, Verdict::LeaseLost));
         }
+    }
+}
+
+impl Run {
+    fn write(&mut self, hold: Hold, transition: Transition, out: &mut Vec<Action>) {
+        self.state = State::Settling(Wrote::of(&transition));
+        out.push(Action::Settle(Settlement { hold, transition }));
     }
 }
 

@@ -57,6 +57,7 @@ fn settings() -> DispatchSettings {
         kinds,
         capacity: 2,
         prefetch: 0,
+        claim_max: 500,
         lease: Duration::from_millis(LEASE),
         poll_interval: Duration::from_millis(POLL),
         tenant_cap: None,
@@ -138,8 +139,8 @@ fn settled(item: u128, token: u128, ended: Ended) -> Event {
     Event::Settled(hold(item, token), answer)
 }
 
-fn unavailable() -> Event {
-    Event::Claimed(Err(StoreError::Unavailable("cut off".to_owned())))
+fn unavailable() -> StoreError {
+    StoreError::Unavailable("cut off".to_owned())
 }
 
 /// A loop whose events and looks are given by hand, and whose actions are read as short lines.
@@ -162,7 +163,7 @@ impl Bench {
     /// A loop that runs item 1 under token 1 since 10, in one of two slots.
     fn running(kind: &str) -> Self {
         let mut bench = Self::new();
-        let actions = bench.tell(10, Event::Claimed(Ok(vec![claimed(1, kind)])));
+        let actions = bench.answer(10, vec![claimed(1, kind)]);
         assert_eq!(actions, ["hold 1#1 from 0", "start 1"]);
         bench
     }
@@ -176,6 +177,29 @@ impl Bench {
             assert!(self.0.next_look() > at(ms), "looks again at once for ever");
         }
         out.iter().map(line).collect()
+    }
+
+    /// Answers the claim that has been under way for longest.
+    fn answer(&mut self, ms: u64, items: Vec<Claimed>) -> Vec<String> {
+        self.answer_of(self.under_way()[0], ms, items)
+    }
+
+    fn answer_of(&mut self, token: ClaimToken, ms: u64, items: Vec<Claimed>) -> Vec<String> {
+        let items = items.into_iter().map(Arc::new).collect();
+        self.tell(ms, Event::Claimed(token, Ok(items)))
+    }
+
+    /// As [`Bench::answer`], with an error.
+    fn fail(&mut self, ms: u64, error: StoreError) -> Vec<String> {
+        self.fail_of(self.under_way()[0], ms, error)
+    }
+
+    fn fail_of(&mut self, token: ClaimToken, ms: u64, error: StoreError) -> Vec<String> {
+        self.tell(ms, Event::Claimed(token, Err(error)))
+    }
+
+    fn under_way(&self) -> Vec<ClaimToken> {
+        self.0.claims_under_way().collect()
     }
 
     fn look(&mut self, ms: u64) -> Vec<String> {
@@ -236,6 +260,6 @@ fn line(action: &Action) -> String {
         Action::RenewUntil(hold, until) => format!("renew {} until {}", short(hold), ms(*until)),
         Action::Stuck(hold) => format!("stuck {}", short(hold)),
         Action::Bury(claimed) => format!("bury {}", claimed.item.id.as_uuid().as_u128()),
-        Action::Note(hold, verdict) => format!("note {} {}", short(hold), verdict.name()),
+        Action::Note(_, hold, verdict) => format!("note {} {}", short(hold), verdict.name()),
     }
 }

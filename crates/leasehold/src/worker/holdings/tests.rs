@@ -17,10 +17,14 @@ fn hold(token: u128) -> Hold {
     }
 }
 
+fn start(holdings: &Holdings, token: u128, now: BootTime) -> Option<Control> {
+    holdings.start([hold(token)], now).remove(0)
+}
+
 fn held() -> (Holdings, Control) {
     let holdings = Holdings::new(Duration::ZERO);
     holdings.take_up(&[hold(1)], LEASE, at(0));
-    let control = holdings.start(hold(1), at(0)).unwrap();
+    let control = start(&holdings, 1, at(0)).unwrap();
     (holdings, control)
 }
 
@@ -28,15 +32,15 @@ fn held() -> (Holdings, Control) {
 fn a_run_whose_trust_has_ended_does_not_start() {
     let holdings = Holdings::new(Duration::ZERO);
     holdings.take_up(&[hold(1)], LEASE, at(0));
-    assert!(holdings.start(hold(2), at(0)).is_none(), "never held");
-    assert!(holdings.start(hold(1), at(4)).is_none(), "half a lease");
-    assert!(holdings.start(hold(1), at(3)).is_some());
+    assert!(start(&holdings, 2, at(0)).is_none(), "never held");
+    assert!(start(&holdings, 1, at(4)).is_none(), "half a lease");
+    assert!(start(&holdings, 1, at(3)).is_some());
 }
 
 #[test]
 fn a_run_left_to_itself_ends_for_no_reason_of_the_keepers() {
     let (holdings, control) = held();
-    assert_eq!(holdings.ended(&hold(1)), None);
+    assert_eq!(holdings.ended(&hold(1), at(1)), RunEnd::default());
     assert!(!control.cancel.is_cancelled());
 }
 
@@ -46,35 +50,43 @@ fn a_run_that_the_keeper_stopped_ends_with_the_reason() {
     let (holdings, control) = held();
     holdings.doubted(at(4));
     assert!(control.cancel.is_cancelled() && !control.kill.is_cancelled());
-    assert_eq!(holdings.ended(&hold(1)), Some(Loss::Doubted));
-    assert_eq!(holdings.ended(&hold(1)), None, "told once");
+    assert_eq!(holdings.ended(&hold(1), at(4)).loss, Some(Loss::Doubted));
+    assert_eq!(
+        holdings.ended(&hold(1), at(4)),
+        RunEnd::default(),
+        "told once"
+    );
 
     let (holdings, control) = held();
     holdings.answered(at(2), [(hold(1), Renewed::Lost)]);
     assert!(control.kill.is_cancelled());
-    assert_eq!(holdings.ended(&hold(1)), Some(Loss::Refused));
+    assert_eq!(holdings.ended(&hold(1), at(4)).loss, Some(Loss::Refused));
 }
 
 /// Whoever sees first that the lease has run out tells of it, and nobody else does.
 #[test]
 fn a_run_that_ends_before_the_keeper_looks_is_overdue_all_the_same() {
     let (holdings, _) = held();
-    assert_eq!(holdings.overdue(&hold(1), at(3)), None);
-    assert_eq!(holdings.overdue(&hold(1), at(4)), Some(Loss::Doubted));
-    assert_eq!(holdings.overdue(&hold(1), at(4)), None, "told once");
+    let end = RunEnd {
+        overdue: Some(Loss::Doubted),
+        loss: Some(Loss::Doubted),
+    };
+    assert_eq!(holdings.ended(&hold(1), at(4)), end);
     assert_eq!(holdings.doubted(at(5)), []);
-    assert_eq!(holdings.ended(&hold(1)), Some(Loss::Doubted));
+
+    let (holdings, _) = held();
+    assert_eq!(holdings.ended(&hold(1), at(3)), RunEnd::default());
 }
 
 #[test]
 fn an_older_hold_stops_and_ends_nothing_of_a_newer_one() {
     let (holdings, older) = held();
     holdings.take_up(&[hold(2)], LEASE, at(3));
-    let newer = holdings.start(hold(2), at(3)).unwrap();
+    let newer = start(&holdings, 2, at(3)).unwrap();
     holdings.kill(&hold(1));
     assert!(older.kill.is_cancelled());
     holdings.doubted(at(4));
-    assert_eq!(holdings.ended(&hold(1)), Some(Loss::Doubted));
+    assert_eq!(holdings.ended(&hold(1), at(4)).loss, Some(Loss::Doubted));
     holdings.forget(&[hold(1)]);
     assert!(!newer.cancel.is_cancelled());
     holdings.kill(&hold(2));

@@ -6,14 +6,14 @@ use super::*;
 fn busy() -> Bench {
     let mut bench = Bench::new();
     let both = vec![claimed(1, "PLAIN"), claimed(2, "LIMITED")];
-    bench.tell(10, Event::Claimed(Ok(both)));
+    bench.answer(10, both);
     bench
 }
 
 #[test]
 fn an_idle_worker_is_finished_at_once() {
     let mut bench = Bench::new();
-    bench.tell(10, Event::Claimed(Ok(Vec::new())));
+    bench.answer(10, Vec::new());
     assert!(!bench.0.is_finished(at(10)));
     assert_eq!(bench.tell(20, Event::Drain), [""; 0]);
     assert!(bench.0.is_draining() && bench.0.is_finished(at(20)));
@@ -47,7 +47,7 @@ fn runs_that_do_not_end_are_killed_and_then_given_up() {
 #[test]
 fn a_drain_does_not_wait_for_what_is_stuck() {
     let mut bench = Bench::with(|settings| settings.drain_kill = Duration::from_mins(1));
-    bench.tell(10, Event::Claimed(Ok(vec![claimed(1, "PLAIN")])));
+    bench.answer(10, vec![claimed(1, "PLAIN")]);
     bench.tell(100, Event::Drain);
     let expected = [
         "5100: kill 1#1",
@@ -88,7 +88,7 @@ fn items_that_arrive_during_a_drain_are_handed_back() {
     let mut bench = Bench::new();
     assert_eq!(bench.tell(5, Event::Drain), [""; 0]);
     assert!(!bench.0.is_finished(at(5)), "a claim is under way");
-    let lines = bench.tell(10, Event::Claimed(Ok(vec![claimed(1, "PLAIN")])));
+    let lines = bench.answer(10, vec![claimed(1, "PLAIN")]);
     let expected = [
         "hold 1#1 from 0",
         "settle 1#1 release after 0: worker stopping",
@@ -102,10 +102,10 @@ fn items_that_arrive_during_a_drain_are_handed_back() {
 fn a_claim_whose_answer_was_lost_is_asked_again_to_hand_back() {
     let mut bench = Bench::new();
     bench.tell(5, Event::Drain);
-    assert_eq!(bench.tell(10, unavailable()), [""; 0]);
+    assert_eq!(bench.fail(10, unavailable()), [""; 0]);
     assert!(!bench.0.is_finished(at(10)));
     assert_eq!(bench.play(200), ["135: claim #1 up to 2"]);
-    let lines = bench.tell(210, Event::Claimed(Ok(vec![claimed(1, "PLAIN")])));
+    let lines = bench.answer(210, vec![claimed(1, "PLAIN")]);
     assert_eq!(lines[1], "settle 1#1 release after 0: worker stopping");
 }
 
@@ -113,13 +113,13 @@ fn a_claim_whose_answer_was_lost_is_asked_again_to_hand_back() {
 fn a_lost_claim_is_given_up_with_its_window() {
     let mut bench = Bench::new();
     bench.tell(5, Event::Drain);
-    bench.tell(10, unavailable());
+    bench.fail(10, unavailable());
     let mut lines = Vec::new();
     while !bench.0.is_finished(bench.0.next_look()) {
         let now = ms(bench.0.next_look());
         for line in bench.look(now) {
             lines.push(format!("{now}: {line}"));
-            bench.tell(now, unavailable());
+            bench.fail(now, unavailable());
         }
         if bench.0.is_finished(at(now)) {
             lines.push(format!("{now}: finished"));
@@ -152,7 +152,7 @@ fn runs_may_go_on_for_a_while_when_the_settings_say_so() {
         claimed(2, "PLAIN"),
         claimed(3, "PLAIN"),
     ];
-    bench.tell(10, Event::Claimed(Ok(both)));
+    bench.answer(10, both);
     let lines = bench.tell(100, Event::Drain);
     let back = "settle 3#1 release after 0: worker stopping";
     assert_eq!(lines, [back], "what has not begun goes back at once");
@@ -166,7 +166,7 @@ fn runs_may_go_on_for_a_while_when_the_settings_say_so() {
 #[test]
 fn a_second_request_ends_the_while() {
     let mut bench = Bench::with(|settings| settings.drain_finish = Duration::from_secs(30));
-    bench.tell(10, Event::Claimed(Ok(vec![claimed(1, "PLAIN")])));
+    bench.answer(10, vec![claimed(1, "PLAIN")]);
     assert_eq!(bench.tell(100, Event::Drain), [""; 0]);
     let lines = bench.tell(200, Event::Drain);
     assert_eq!(lines, ["cancel 1#1: drain", "kill 1#1"]);

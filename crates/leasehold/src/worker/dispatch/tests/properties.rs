@@ -53,7 +53,7 @@ fn step() -> impl Strategy<Value = Step> {
 /// What the loop's surroundings know from its actions alone.
 #[derive(Default)]
 struct Seen {
-    claiming: Option<ClaimRequest>,
+    claiming: VecDeque<ClaimRequest>,
     held: BTreeSet<Hold>,
     running: BTreeMap<Hold, Arc<Claimed>>,
     killed: BTreeSet<Hold>,
@@ -66,9 +66,13 @@ impl Seen {
     fn take(&mut self, action: Action, dispatch: &Dispatch) -> Result<(), TestCaseError> {
         match action {
             Action::Claim(request) => {
-                prop_assert!(self.claiming.is_none(), "one claim at a time");
-                prop_assert!(request.limit >= 1 && request.limit <= 3);
-                self.claiming = Some(request);
+                self.claiming.push_back(request);
+                prop_assert!(self.claiming.len() <= 2, "two claims at a time");
+                let asked: u32 = self.claiming.iter().map(|request| request.limit).sum();
+                prop_assert!(
+                    asked >= 1 && asked + dispatch.occupied() <= 5,
+                    "room for all"
+                );
             }
             Action::Hold { holds, .. } => self.held.extend(holds),
             Action::Start(claimed) => {
@@ -115,7 +119,7 @@ impl Seen {
                 prop_assert!(self.held.remove(&hold) && self.gone.insert(hold));
             }
             Action::Bury(_) => {}
-            Action::Note(hold, _) => prop_assert!(self.gone.contains(&hold)),
+            Action::Note(_, hold, _) => prop_assert!(self.gone.contains(&hold)),
         }
         Ok(())
     }
@@ -143,16 +147,17 @@ fn event_of(step: Step, seen: &mut Seen) -> Option<Event> {
         Step::Wait(_) | Step::Look => Event::Tick,
         Step::Hint => Event::Hint,
         Step::Answer(items) => {
-            let request = seen.claiming.take()?;
+            let request = seen.claiming.pop_front()?;
             let mut claimed: BTreeMap<u8, Claimed> = BTreeMap::new();
             for (number, sort) in items.into_iter().take(request.limit as usize) {
                 claimed.insert(number, item_of(number, sort, request.token));
             }
-            Event::Claimed(Ok(claimed.into_values().collect()))
+            let claimed = claimed.into_values().map(Arc::new).collect();
+            Event::Claimed(request.token, Ok(claimed))
         }
         Step::Lose => {
-            seen.claiming.take()?;
-            unavailable()
+            let request = seen.claiming.pop_back()?;
+            Event::Claimed(request.token, Err(unavailable()))
         }
         Step::End(at, how) => {
             let hold = pick(seen.running.keys().copied(), at)?;
@@ -223,8 +228,8 @@ impl Play {
     /// Everything still under way ends well.
     fn come_to_rest(&mut self) -> Result<(), TestCaseError> {
         self.step(Event::Drain)?;
-        if self.seen.claiming.take().is_some() {
-            self.step(Event::Claimed(Ok(Vec::new())))?;
+        while let Some(request) = self.seen.claiming.pop_front() {
+            self.step(Event::Claimed(request.token, Ok(Vec::new())))?;
         }
         self.now += 10_000;
         self.step(Event::Tick)?;
@@ -256,7 +261,7 @@ proptest! {
         steps in prop::collection::vec(step(), 1..120)
     ) {
         let mut settings = settings();
-        settings.prefetch = 1;
+        (settings.capacity, settings.prefetch, settings.claim_max) = (4, 1, 2);
         let dispatch = Dispatch::new(settings, Box::new(Plain(0)), at(0));
         let mut play = Play { dispatch, seen: Seen::default(), now: 0 };
         play.step(Event::Tick)?;

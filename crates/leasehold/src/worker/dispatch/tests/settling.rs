@@ -85,7 +85,7 @@ fn the_last_attempt_is_buried_also_by_the_time_limit() {
         let mut bench = Bench::new();
         let mut last = claimed(1, "LIMITED");
         last.item.attempts = last.item.max_attempts;
-        bench.tell(10, Event::Claimed(Ok(vec![last])));
+        bench.answer(10, vec![last]);
         if stopped {
             bench.look(10 + TIME_LIMIT);
         }
@@ -149,7 +149,7 @@ fn a_dead_letter_is_buried_also_when_its_acknowledgement_was_lost() {
 fn an_ending_is_taken_once() {
     let mut bench = Bench::running("PLAIN");
     bench.tell(20, ended(1, 1, done()));
-    bench.tell(25, Event::Claimed(Ok(Vec::new())));
+    bench.answer(25, Vec::new());
     assert_eq!(bench.tell(30, ended(1, 1, failed())), [""; 0]);
     bench.tell(40, settled(1, 1, Ended::Done));
     assert_eq!(bench.tell(50, settled(1, 1, Ended::Done)), [""; 0]);

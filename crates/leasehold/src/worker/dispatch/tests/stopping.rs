@@ -18,7 +18,7 @@ fn quiet(kind: &str) -> Bench {
     let mut bench = Bench::running(kind);
     bench.0.settings.poll_interval = Duration::from_hours(1);
     bench.tell(20, Event::Hint);
-    bench.tell(30, Event::Claimed(Ok(Vec::new())));
+    bench.answer(30, Vec::new());
     bench
 }
 
@@ -141,7 +141,7 @@ fn an_item_that_waits_for_its_slot_is_handed_back_or_dropped() {
     ];
     for (event, expected) in cases {
         let mut bench = Bench::new();
-        bench.tell(10, Event::Claimed(Ok(vec![poison(1), claimed(2, "PLAIN")])));
+        bench.answer(10, vec![poison(1), claimed(2, "PLAIN")]);
         let lines = bench.tell(20, event);
         let mine: Vec<&str> = lines
             .iter()
@@ -163,7 +163,7 @@ fn a_loss_of_an_item_that_is_being_settled_is_left_to_the_answer() {
     for told in [Loss::Refused, Loss::Doubted, Loss::CancelRequested] {
         let mut bench = quiet("PLAIN");
         bench.tell(100, ended(1, 1, done()));
-        bench.tell(110, Event::Claimed(Ok(Vec::new())));
+        bench.answer(110, Vec::new());
         assert_eq!(bench.tell(200, loss(told)), [""; 0]);
         assert_eq!(bench.0.held(), 1);
     }
@@ -236,7 +236,7 @@ fn nothing_waits_for_a_slot_once_all_are_stuck() {
     ));
     assert_eq!(bench.look(0), ["claim #1 up to 3"]);
     let items = (1..=3).map(|number| claimed(number, "LIMITED")).collect();
-    bench.tell(10, Event::Claimed(Ok(items)));
+    bench.answer(10, items);
     let actions = bench.play(3_710);
     let handed_back =
         |item| format!("3710: settle {item}#1 release after 0: every slot of the worker is stuck");
