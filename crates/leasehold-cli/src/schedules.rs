@@ -1,9 +1,10 @@
 //! `leasehold schedules`: look at work that repeats, and add, pause, resume, run or remove it.
 
 use jiff::Timestamp;
+use leasehold::core::Clock as _;
 use leasehold::core::ShortText;
 use leasehold::schedule::{Missed, Overlap, Schedule, ScheduleDefinition, Timing, timing_of};
-use leasehold::{Client, ClientError, RunNow};
+use leasehold::{Client, ClientError, RunNow, SystemClock};
 
 use crate::arguments::Common;
 use crate::block_on;
@@ -245,13 +246,14 @@ pub(crate) fn run(
     {
         // An expression needs no database.
         let zone = arguments.zone.as_deref().unwrap_or("UTC");
-        let timing = Timing::parse(&expression, zone, None, None).map_err(refused)?;
+        let timing =
+            Timing::parse(&expression, zone, None, None).map_err(|error| refused(&error))?;
         let coming = Coming {
             name: None,
             expression: &expression,
             zone,
         };
-        return coming.show(&timing, Timestamp::now(), arguments.count, screen);
+        return coming.show(&timing, SystemClock.now(), arguments.count, screen);
     }
     let config = Config::load(common)?;
     let database = Database::of(&config)?;
@@ -380,7 +382,7 @@ async fn next(
     screen: &Screen,
 ) -> Result<Answer, Failure> {
     let definition = &schedule.definition;
-    let timing = timing_of(definition).map_err(refused)?;
+    let timing = timing_of(definition).map_err(|error| refused(&error))?;
     let coming = Coming {
         name: Some(&definition.name),
         expression: &definition.expression,
@@ -516,7 +518,7 @@ fn definition(arguments: &AddArguments, config: &Config) -> Result<ScheduleDefin
     if let Some(jitter) = &arguments.jitter {
         definition.jitter = when::duration("--jitter", jitter)?;
     }
-    timing_of(&definition).map_err(refused)?;
+    timing_of(&definition).map_err(|error| refused(&error))?;
     Ok(definition)
 }
 
@@ -585,7 +587,7 @@ fn no_such_schedule(name: &str) -> Failure {
         .remedy("`leasehold schedules list` shows what there is")
 }
 
-fn refused(error: leasehold::schedule::TimingError) -> Failure {
+fn refused(error: &leasehold::schedule::TimingError) -> Failure {
     Failure::usage(error.what())
         .because(error.why())
         .remedy(error.remedy())
@@ -593,7 +595,7 @@ fn refused(error: leasehold::schedule::TimingError) -> Failure {
 
 fn failed(error: ClientError) -> Failure {
     match error {
-        ClientError::Timing(error) => refused(error),
+        ClientError::Timing(error) => refused(&error),
         ClientError::Invalid(reason) => {
             // The library says what to do as well, behind what is wrong.
             let (why, remedy) = reason

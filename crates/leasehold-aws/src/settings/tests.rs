@@ -82,7 +82,7 @@ fn pairs_that_contradict_each_other_are_refused() {
         ..StepFunctionsSettings::default()
     };
     assert_eq!(settings.check().unwrap_err().setting, "poll_wait");
-    settings.stop_time = Duration::from_secs(120);
+    settings.stop_time = Duration::from_mins(2);
     settings.check().unwrap();
     settings.message_processing_timeout = settings.heartbeat_interval;
     let refused = settings.check().unwrap_err();

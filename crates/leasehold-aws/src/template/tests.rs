@@ -24,7 +24,7 @@ fn a_state_gives_a_worker_time_and_retries_a_lost_one() {
 fn a_queue_is_held_against_the_settings() {
     let settings = StepFunctionsSettings::default();
     let mut given = QueueAttributes {
-        visibility: Duration::from_secs(60),
+        visibility: Duration::from_mins(1),
         retention: Duration::from_hours(96),
         deliveries_max: None,
         is_fifo: false,

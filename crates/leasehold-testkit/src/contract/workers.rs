@@ -68,7 +68,7 @@ async fn items(client: &Client) -> Vec<WorkItem> {
         before: None,
         limit: LIST_MAX,
     };
-    client.list(&Filter::default(), &page).await.unwrap()
+    client.list(&Filter::default(), &page).await.unwrap().items
 }
 
 /// The ticks that have an item, once there are so many.
