@@ -206,8 +206,8 @@ pub async fn putting_again_replaces_the_definition_and_keeps_how_far_it_came(f: 
 
 pub async fn a_new_timing_begins_with_the_tick_that_it_is_given(f: &Fixture) {
     let changes: [fn(&mut ScheduleDefinition); 4] = [
-        |it| it.expression = "every hour".to_owned(),
-        |it| it.zone = "Asia/Tokyo".to_owned(),
+        |it| "every hour".clone_into(&mut it.expression),
+        |it| "Asia/Tokyo".clone_into(&mut it.zone),
         |it| it.starts_at = Some(tick(5)),
         |it| it.ends_at = Some(tick(50)),
     ];

@@ -264,7 +264,7 @@ pub async fn schedules_keep_to_their_org(f: &Fixture) {
     assert!(!marked.unwrap());
     // What an org answers to an id that is another's is its own affair; the row is not.
     let mut theirs = schedules::schedule(1);
-    theirs.definition.expression = "every second".to_owned();
+    "every second".clone_into(&mut theirs.definition.expression);
     let _ = store.put_schedule(OTHER, &theirs).await;
     let stored = schedules::fresh(ours.clone());
     assert_eq!(store.schedules(ORG, 10).await.unwrap(), [stored]);
