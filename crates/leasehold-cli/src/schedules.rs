@@ -1,8 +1,7 @@
 //! `leasehold schedules`: look at work that repeats, and add, pause, resume, run or remove it.
 
 use jiff::Timestamp;
-use leasehold::core::Clock as _;
-use leasehold::core::ShortText;
+use leasehold::core::{Clock as _, ShortText};
 use leasehold::schedule::{Missed, Overlap, Schedule, ScheduleDefinition, Timing, timing_of};
 use leasehold::{Client, ClientError, RunNow, SystemClock};
 
@@ -17,8 +16,10 @@ use crate::screen::Screen;
 use crate::when;
 
 mod listing;
+mod refusals;
 
 use listing::Document;
+use refusals::{failed, no_such_schedule, refused};
 
 /// Look at work that repeats, and add, pause, resume, run or remove it.
 ///
@@ -579,33 +580,4 @@ async fn run_now(
 async fn found(client: &Client, name: &str) -> Result<Schedule, Failure> {
     let schedule = client.schedule(name).await?;
     schedule.ok_or_else(|| no_such_schedule(name))
-}
-
-fn no_such_schedule(name: &str) -> Failure {
-    Failure::no(format!("there is no schedule {name:?}"))
-        .because("none of that name is in the database")
-        .remedy("`leasehold schedules list` shows what there is")
-}
-
-fn refused(error: &leasehold::schedule::TimingError) -> Failure {
-    Failure::usage(error.what())
-        .because(error.why())
-        .remedy(error.remedy())
-}
-
-fn failed(error: ClientError) -> Failure {
-    match error {
-        ClientError::Timing(error) => refused(&error),
-        ClientError::Invalid(reason) => {
-            // The library says what to do as well, behind what is wrong.
-            let (why, remedy) = reason
-                .split_once("; ")
-                .or_else(|| reason.split_once(": use "))
-                .unwrap_or((&reason, "correct it"));
-            Failure::usage("the schedule is not acceptable")
-                .because(why)
-                .remedy(remedy)
-        }
-        other => other.into(),
-    }
 }
