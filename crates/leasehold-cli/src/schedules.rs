@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use leasehold::core::{Clock as _, ShortText};
 use leasehold::schedule::{Missed, Overlap, Schedule, ScheduleDefinition, Timing, timing_of};
-use leasehold::{Client, ClientError, RunNow, SystemClock};
+use leasehold::{Client, RunNow, SystemClock};
 
 use crate::arguments::Common;
 use crate::block_on;
