@@ -233,6 +233,9 @@ impl Metrics {
     /// Puts the series that will come on the page at zero, so that the first count of each is seen as
     /// a rise and not as a beginning.
     pub(crate) fn begin<'a>(&mut self, kinds: impl Iterator<Item = &'a Kind>) {
+        for outcome in ["made", "overlapping", "skipped"] {
+            self.ticked(outcome, 0);
+        }
         for kind in kinds {
             let by_kind = ByKind {
                 kind: kind.to_string(),
