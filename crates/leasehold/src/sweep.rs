@@ -38,6 +38,8 @@ mod measure;
 mod purge;
 mod recover;
 
+pub(crate) use purge::purged_rows;
+
 /// No statement of the sweep is waited for longer.
 const PATIENCE: Duration = Duration::from_secs(10);
 

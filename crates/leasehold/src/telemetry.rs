@@ -236,6 +236,9 @@ impl Metrics {
         for outcome in ["made", "overlapping", "skipped"] {
             self.ticked(outcome, 0);
         }
+        for rows in crate::sweep::purged_rows() {
+            drop(self.purged.get_or_create(&Rows { rows }));
+        }
         for kind in kinds {
             let by_kind = ByKind {
                 kind: kind.to_string(),

@@ -161,7 +161,8 @@ const LIST_FAILED: &str = list_sql!(
 );
 
 /// An index in the order of the page would cost every item an insert and a delete, for a list that a person
-/// looks at now and then. So many bytes of `ready` hold fewer rows than [`LIST_READ_MAX`].
+/// looks at now and then. So many bytes of `ready`
+/// hold fewer rows than a list may look at.
 const LIST_QUEUED: &str = list_sql!(through "ready", "1310720", passes!());
 
 /// Of all claims, which are as many as workers have room for: of so many bytes most are rows that ended. What

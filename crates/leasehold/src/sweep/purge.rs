@@ -27,6 +27,11 @@ const PURGES: [Purge; 1] = [Purge {
     },
 }];
 
+/// What is purged, as the label `rows` has it.
+pub(crate) fn purged_rows() -> impl Iterator<Item = &'static str> {
+    PURGES.iter().map(|purge| purge.what)
+}
+
 impl Pass<'_> {
     /// A batch of each; then again those that came back full, in turn.
     pub(super) async fn purge(&mut self) {
